@@ -1,0 +1,53 @@
+# Needs only Python 3.11+ (with venv), pip, make and git. `make help` lists the targets.
+
+VENV := .venv
+BIN := $(VENV)/bin
+
+# The interpreter for a new environment: make demo PYTHON=/path/to/python3
+CAN_MAKE_VENV := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3.14 python3 python; do \
+	"$$p" -c '$(CAN_MAKE_VENV)' 2>/dev/null && { echo "$$p"; break; }; done)
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: demo test lint types bench docs clean help
+
+demo: $(VENV)/.installed-all ## a first tour of the package
+	$(BIN)/python -m polymargin.demo
+
+test: $(VENV)/.installed-test ## the test suite; PYTEST_ARGS="-m 'not slow'" to choose
+	$(BIN)/python -m pytest -q $(PYTEST_ARGS)
+
+lint: $(VENV)/.installed-lint ## style and common errors (ruff)
+	$(BIN)/python -m ruff check .
+
+types: $(VENV)/.installed-lint ## type check (mypy)
+	$(BIN)/python -m mypy
+
+bench: $(VENV)/.installed-all ## benchmarks; BENCH_ARGS is handed on
+	$(BIN)/python -m benchmarks $(BENCH_ARGS)
+
+docs: $(VENV)/.installed-docs ## the documentation, into site/
+	$(BIN)/python -m mkdocs build --strict --site-dir site
+
+clean: ## remove what was built, but not the environment .venv
+	rm -rf build dist site htmlcov .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## /\1: /p' Makefile | \
+	while IFS=: read -r name text; do printf '  make %-6s %s\n' "$$name" "$$text"; done
+
+# The package, editable, with the extra named by the stamp. Redone only when pyproject.toml changes.
+$(VENV)/.installed-%: pyproject.toml | $(BIN)/pip
+	$(BIN)/python -m pip install --quiet --editable '.[$*]'
+	@touch $@
+
+$(BIN)/pip:
+	@test -n "$(PYTHON)" || { echo "polymargin needs Python 3.11 or newer with the venv module;" \
+		"none was found. Name one with: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@"$(PYTHON)" -c '$(CAN_MAKE_VENV)' || { echo "$(PYTHON) will not do: polymargin needs" \
+		"Python 3.11 or newer with the venv module (PYTHON=/path/to/python3)" >&2; exit 1; }
+	"$(PYTHON)" -m venv $(VENV)

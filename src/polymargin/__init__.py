@@ -1,0 +1,44 @@
+"""polymargin: multi-class large-margin classification with a proof of quality.
+
+Public names are imported on first use, so that ``import polymargin`` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from polymargin.certificate import Certificate as Certificate
+    from polymargin.estimators import MulticlassSVC as MulticlassSVC
+    from polymargin.exceptions import CollapsedModelWarning as CollapsedModelWarning
+    from polymargin.exceptions import IndefiniteKernelWarning as IndefiniteKernelWarning
+    from polymargin.exceptions import NotSeparableWarning as NotSeparableWarning
+    from polymargin.machines import MACHINES as MACHINES
+    from polymargin.machines import Machine as Machine
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Certificate": "certificate",
+    "CollapsedModelWarning": "exceptions",
+    "IndefiniteKernelWarning": "exceptions",
+    "MACHINES": "machines",
+    "Machine": "machines",
+    "MulticlassSVC": "estimators",
+    "NotSeparableWarning": "exceptions",
+}
+
+__all__ = ["__version__", *sorted(_HOME)]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'polymargin' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"polymargin.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})

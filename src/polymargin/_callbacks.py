@@ -1,0 +1,98 @@
+"""scikit-learn's callback protocol where it exists (1.9 and later); a silent stand-in elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from polymargin.history import Check, format_check
+from polymargin.problem import Problem
+
+try:
+    from sklearn.callback import CallbackSupportMixin as CallbackSupport
+    from sklearn.callback import with_callbacks
+
+    HAS_CALLBACKS = True
+except ImportError:  # scikit-learn before 1.9
+    HAS_CALLBACKS = False
+
+    class CallbackSupport:  # type: ignore[no-redef]
+        """Nothing to support."""
+
+    def with_callbacks(method: Callable[..., Any]) -> Callable[..., Any]:
+        """The method itself."""
+        return method
+
+
+__all__ = ["CallbackSupport", "FitReporter", "with_callbacks"]
+
+
+class FitReporter:
+    """Tells of every check: a printed line, and the callbacks of the estimator.
+
+    ``attributes(support, tau, W, intercept)`` makes the fitted attributes of a dual point, so that
+    a callback can score the model as it is at that moment.
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        X: Any,
+        y: Any,
+        problem: Problem,
+        attributes: Callable[..., dict[str, Any]],
+    ) -> None:
+        self.estimator = estimator
+        self.data = (X, y)
+        self.problem = problem
+        self.attributes = attributes
+        self.stopped = False
+        self.context = None
+        if HAS_CALLBACKS and getattr(estimator, "_skl_callbacks", None):
+            self.context = estimator._init_callback_context(max_subtasks=None)
+            self.context.call_on_fit_task_begin(estimator=estimator, X=X, y=y)
+
+    @property
+    def watchers(self) -> tuple[Callable[[Check, Callable[[], Any]], bool], ...]:
+        found: list[Callable[[Check, Callable[[], Any]], bool]] = []
+        if self.estimator.verbose:
+            found.append(_print)
+        if self.context is not None:
+            found.append(self._call)
+        return tuple(found)
+
+    def _call(self, check: Check, snapshot: Callable[[], tuple[np.ndarray, np.ndarray]]) -> bool:
+        support, tau = snapshot()
+        W = None
+        if self.problem.kernel.is_linear:
+            from polymargin.certificate import prototypes
+
+            W = prototypes(self.problem, support, tau)
+        intercept = self.problem.kernel.offset * tau.sum(axis=0)
+        X, y = self.data
+        assert self.context is not None
+        task = self.context.subcontext(task_name="check")
+        task.call_on_fit_task_begin(estimator=self.estimator, X=X, y=y)
+        self.stopped = bool(
+            task.call_on_fit_task_end(
+                estimator=self.estimator,
+                X=X,
+                y=y,
+                metadata=check._asdict(),
+                reconstruction_attributes=self.attributes(support, tau, W, intercept),
+            )
+        )
+        return self.stopped
+
+    def finish(self) -> None:
+        """The fit itself ends."""
+        if self.context is not None:
+            X, y = self.data
+            self.context.call_on_fit_task_end(estimator=self.estimator, X=X, y=y)
+
+
+def _print(check: Check, snapshot: Callable[[], Any]) -> bool:
+    print(format_check(check), flush=True)
+    return False

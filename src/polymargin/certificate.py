@@ -1,0 +1,241 @@
+"""The judge: primal value, dual value and gap, recomputed in plain float64 NumPy.
+
+It knows no solver.  Fitted models, warnings, tests and benchmarks quote this module only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from polymargin.problem import Problem, run_blocks
+
+__all__ = ["Certificate", "Judgement", "certify", "judge", "linear_primal", "prototypes"]
+
+_BLOCK_BYTES = 4_000_000
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """Proof of quality of a fitted model.
+
+    The optimal value P* of the training problem obeys ``dual <= P* <= primal``, and ``primal`` is
+    the value of exactly the coefficients that the model uses.
+
+    Attributes
+    ----------
+    primal : float
+        P = 1/2 sum_r ||M_r||^2 + sum_i C_i xi_i; infinite while a hard-margin model does not
+        separate the data.
+    dual : float
+        D at a feasible dual point.
+    gap : float
+        primal - dual.
+    relative_gap : float
+        gap / primal: the model's objective is at most this fraction above the best possible.
+    kernel_psd : bool or None
+        Whether the kernel is positive semi-definite, without which the gap proves nothing;
+        None where a matrix was too large to check.
+    """
+
+    primal: float
+    dual: float
+    gap: float
+    relative_gap: float
+    kernel_psd: bool | None = True
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A certificate with what was computed on the way: the coefficients that P belongs to.
+
+    ``W`` are the prototypes of a linear kernel (None otherwise), ``intercept`` is the constant part
+    of the scores, ``margin`` is
+    min_i (f_{y_i} - max of the other classes), ``norm2`` is sum_r ||M_r||^2.
+    """
+
+    certificate: Certificate
+    W: np.ndarray | None
+    intercept: np.ndarray
+    margin: float
+    norm2: float
+
+
+def _block_rows(problem: Problem, width: int) -> int:
+    return max(16, _BLOCK_BYTES // (8 * max(1, width)))
+
+
+def _as_float64(block: Any) -> Any:
+    return block.astype(np.float64) if block.dtype != np.float64 else block
+
+
+def prototypes(problem: Problem, support: np.ndarray, tau: np.ndarray) -> np.ndarray:
+    """W_r = sum_i tau_ir x_i (1.3)."""
+    X = problem.X
+    if sp.issparse(X):
+        return np.asarray((_as_float64(X[support]).T @ tau).T)
+    W = np.zeros((tau.shape[1], X.shape[1]))
+    if 2 * len(support) >= len(X):
+        # most rows take part: slices of X are cheaper than gathered rows
+        full = np.zeros((len(X), tau.shape[1]))
+        full[support] = tau
+        for start in range(0, len(X), 8192):
+            W += full[start : start + 8192].T @ _as_float64(X[start : start + 8192])
+        return W
+    for start in range(0, len(support), 8192):
+        rows = support[start : start + 8192]
+        W += tau[start : start + 8192].T @ _as_float64(X[rows])
+    return W
+
+
+def _losses(
+    problem: Problem, scores: np.ndarray, rows: slice, margins: np.ndarray, slacks: np.ndarray
+) -> None:
+    """Margins and slacks (1.7) of a block from its (R, k) scores, which are overwritten."""
+    own = problem.own[rows]
+    at = np.arange(len(own))
+    own_scores = scores[own, at]
+    if problem.n_prototypes == len(problem.first) - 1:
+        scores[own, at] = -np.inf
+    else:
+        scores[problem.prototype_class[:, None] == problem.label[None, rows]] = -np.inf
+    margins[rows] = margin = own_scores - scores.max(axis=0)
+    slacks[rows] = np.maximum(0.0, 1.0 - margin)
+
+
+def judge(problem: Problem, support: np.ndarray, tau: np.ndarray) -> Judgement:
+    """Certify the dual point whose rows ``support`` are ``tau`` (all others zero).
+
+    Soft margin: P - D of (1.1) and (1.2).  Hard margin: the rescaled pair (1.12).
+
+    Parameters
+    ----------
+    problem : Problem
+    support : (s,) pattern numbers.
+    tau : (s, R) their variables, feasible for (1.2).
+
+    Returns
+    -------
+    Judgement
+    """
+    n, R = problem.n_patterns, problem.n_prototypes
+    violation = problem.machine.violation(tau, problem.own[support], problem.cap[support])
+    scale = float(np.abs(tau).max(initial=0.0))
+    if violation > 1e-9 * scale:
+        raise FloatingPointError(f"the dual point is not feasible (by {violation:.1e})")
+    margins = np.empty(n)
+    slacks = np.empty(n)
+    W = None
+    u = np.sqrt(problem.kernel.offset)
+    constant = u * tau.sum(axis=0)
+    if problem.kernel.is_linear:
+        W = prototypes(problem, support, tau)
+        norm2 = float((W * W).sum() + (constant * constant).sum())
+        X, shift = problem.X, u * constant
+        W_columns = np.ascontiguousarray(W.T)
+
+        def look(rows: slice) -> None:
+            if sp.issparse(X):
+                scores = np.ascontiguousarray((_as_float64(X[rows]) @ W_columns).T)
+            else:
+                scores = W @ _as_float64(X[rows]).T
+            scores += shift[:, None]
+            _losses(problem, scores, rows, margins, slacks)
+
+        width = R if sp.issparse(X) else max(R, X.shape[1])
+    else:
+        support_scores = np.zeros((n, R))
+        landmarks = _Landmarks(problem, support)
+
+        def look(rows: slice) -> None:
+            scores = (landmarks.block(rows) @ tau).T.copy()
+            support_scores[rows] = scores.T
+            _losses(problem, scores, rows, margins, slacks)
+
+        width = max(len(support), 1)
+    run_blocks(look, n, _block_rows(problem, width), problem.n_jobs)
+    if W is None:
+        norm2 = float((tau * support_scores[support]).sum())
+        if norm2 < -1e-8 * abs(tau).sum():
+            raise ValueError(
+                "kernel: tau'K tau is negative, the kernel matrix is not positive semi-definite "
+                "on these data; use another kernel or add a multiple of the identity."
+            )
+        norm2 = max(norm2, 0.0)
+    own_sum = float(tau[np.arange(len(support)), problem.own[support]].sum())
+    margin = float(margins.min(initial=np.inf))
+    if problem.is_hard:
+        primal = norm2 / (2.0 * margin * margin) if margin > 0.0 else np.inf
+        dual = own_sum * own_sum / (2.0 * norm2) if norm2 > 0.0 else 0.0
+    else:
+        primal = 0.5 * norm2 + float(problem.cap @ slacks)
+        dual = own_sum - 0.5 * norm2
+    return Judgement(
+        certify(primal, dual, problem.kernel_psd), W, constant * u, margin, norm2
+    )
+
+
+class _Landmarks:
+    """Kernel values against the support patterns in float64, block by block."""
+
+    def __init__(self, problem: Problem, support: np.ndarray) -> None:
+        self.problem = problem
+        self.support = support
+        if problem.kernel.name != "precomputed":
+            self.rows = _as_float64(problem.X[support])
+
+    def block(self, rows: slice) -> np.ndarray:
+        problem, kernel = self.problem, self.problem.kernel
+        if kernel.name == "precomputed":
+            return _as_float64(kernel.block(problem.X[rows], self.support, None, None))
+        a = None if problem.norms is None else problem.norms[rows]
+        b = None if problem.norms is None else problem.norms[self.support]
+        return kernel.block(_as_float64(problem.X[rows]), self.rows, a, b)
+
+
+def certify(primal: float, dual: float, kernel_psd: bool | None) -> Certificate:
+    """A certificate from two values; a gap below zero beyond rounding is an error (19.5)."""
+    gap = primal - dual
+    if gap < 0.0:
+        if gap < -1e-9 * abs(primal) and kernel_psd is True:
+            raise FloatingPointError(f"negative duality gap {gap:.3e} at primal {primal:.6e}")
+        gap = 0.0
+    relative = gap / primal if 0.0 < primal < np.inf else (np.inf if primal == np.inf else 0.0)
+    return Certificate(primal, dual, gap, relative, kernel_psd)
+
+
+def linear_primal(
+    coef: np.ndarray,
+    intercept: np.ndarray,
+    X: Any,
+    label: np.ndarray,
+    cap: np.ndarray | float,
+    intercept_scaling: float | None = None,
+) -> float:
+    """Primal value (1.1) of any linear Crammer-Singer model, whoever trained it.
+
+    Parameters
+    ----------
+    coef : (n_classes, d)
+        One row per class.
+    intercept : (n_classes,) or 0
+        Intercepts; penalised as 1/2 ||intercept / intercept_scaling||^2 when a scaling is given.
+    X, label
+        Training data and class numbers.
+    cap : float or (n,)
+        C, or C_i.
+    intercept_scaling : float or None
+        None: the intercept is not penalised.
+    """
+    scores = np.asarray(X @ np.ascontiguousarray(coef.T)) + intercept
+    rows = np.arange(len(label))
+    own = scores[rows, label].copy()
+    scores[rows, label] = -np.inf
+    slack = np.maximum(0.0, 1.0 - own + scores.max(axis=1))
+    penalty = float((np.asarray(coef) ** 2).sum())
+    if intercept_scaling:
+        penalty += float((np.asarray(intercept) ** 2).sum()) / intercept_scaling**2
+    return 0.5 * penalty + float((cap * slack).sum())

@@ -1,0 +1,257 @@
+"""Fields: where the scores live, behind five compiled verbs that every solver body is written in.
+
+==============  =========================================================================
+verb            meaning
+==============  =========================================================================
+``read``        scores f_r(x_i) of pattern i for the listed prototypes
+``difference``  f_r(x_i) - f_s(x_i), the one number a pair of variables needs
+``push``        the coefficient of pattern i in prototype r changed by an amount
+``push_pair``   r gained what s lost
+``is_ready``    whether pattern i can be pushed now (its kernel row is at hand)
+==============  =========================================================================
+
+Linear data keep the prototypes and pay at ``read``; kernel data keep all scores and pay at
+``push``.  Dense prototypes are stored class by class (an active class is one contiguous row);
+beside sparse rows they are stored feature by feature (one feature touches one cache line).
+A penalised intercept is a constant feature ``scale`` that lives inside the verbs: no column is
+appended to X, which would copy it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import types
+from numba.extending import overload
+
+from polymargin._jit import FASTMATH
+
+__all__ = [
+    "DenseField",
+    "KernelField",
+    "SparseField",
+    "difference",
+    "is_ready",
+    "push",
+    "push_pair",
+    "read",
+]
+
+
+class DenseField(NamedTuple):
+    """Dense rows X (n, d) with prototypes W (R, d) and the weights of the constant feature."""
+
+    X: np.ndarray
+    W: np.ndarray
+    constant: np.ndarray
+    scale: float
+
+
+class SparseField(NamedTuple):
+    """CSR rows with prototypes stored feature by feature, V (d, R)."""
+
+    data: np.ndarray
+    indices: np.ndarray
+    indptr: np.ndarray
+    V: np.ndarray
+    constant: np.ndarray
+    scale: float
+
+
+class KernelField(NamedTuple):
+    """Kernel rows at hand (``slot[i]`` is the place of row i, -1 if absent) and scores F (R, m).
+
+    ``width`` patterns are in play; rows and scores may be wider.  ``used`` and ``tick`` keep the
+    time of the last use of every row, so that the least recently used one can make room.
+    """
+
+    rows: np.ndarray
+    slot: np.ndarray
+    F: np.ndarray
+    width: int
+    used: np.ndarray
+    tick: np.ndarray
+
+
+def _read_dense(field: Any, i: int, classes: Any, count: int, out: Any) -> None:
+    for q in range(count):
+        r = np.intp(classes[q])
+        score = 0.0
+        for t in range(field.X.shape[1]):
+            score += field.W[r, t] * field.X[i, t]
+        out[q] = score + field.constant[r] * field.scale
+
+
+def _difference_dense(field: Any, i: int, r: int, s: int) -> float:
+    score = 0.0
+    for t in range(field.X.shape[1]):
+        score += (field.W[r, t] - field.W[s, t]) * field.X[i, t]
+    return score + (field.constant[r] - field.constant[s]) * field.scale
+
+
+def _push_dense(field: Any, i: int, r: int, amount: float) -> None:
+    for t in range(field.X.shape[1]):
+        field.W[r, t] += amount * field.X[i, t]
+    field.constant[r] += amount * field.scale
+
+
+def _push_pair_dense(field: Any, i: int, r: int, s: int, amount: float) -> None:
+    for t in range(field.X.shape[1]):
+        change = amount * field.X[i, t]
+        field.W[r, t] += change
+        field.W[s, t] -= change
+    field.constant[r] += amount * field.scale
+    field.constant[s] -= amount * field.scale
+
+
+def _read_sparse(field: Any, i: int, classes: Any, count: int, out: Any) -> None:
+    for q in range(count):
+        out[q] = field.constant[np.intp(classes[q])] * field.scale
+    for k in range(field.indptr[i], field.indptr[i + 1]):
+        t = field.indices[k]
+        value = np.float64(field.data[k])
+        for q in range(count):
+            out[q] += value * field.V[t, np.intp(classes[q])]
+
+
+def _difference_sparse(field: Any, i: int, r: int, s: int) -> float:
+    score = 0.0
+    for k in range(field.indptr[i], field.indptr[i + 1]):
+        t = field.indices[k]
+        score += field.data[k] * (field.V[t, r] - field.V[t, s])
+    return score + (field.constant[r] - field.constant[s]) * field.scale
+
+
+def _push_sparse(field: Any, i: int, r: int, amount: float) -> None:
+    for k in range(field.indptr[i], field.indptr[i + 1]):
+        field.V[field.indices[k], r] += amount * field.data[k]
+    field.constant[r] += amount * field.scale
+
+
+def _push_pair_sparse(field: Any, i: int, r: int, s: int, amount: float) -> None:
+    for k in range(field.indptr[i], field.indptr[i + 1]):
+        t = field.indices[k]
+        change = amount * field.data[k]
+        field.V[t, r] += change
+        field.V[t, s] -= change
+    field.constant[r] += amount * field.scale
+    field.constant[s] -= amount * field.scale
+
+
+def _always_ready(field: Any, i: int) -> bool:
+    return True
+
+
+def _read_kernel(field: Any, i: int, classes: Any, count: int, out: Any) -> None:
+    for q in range(count):
+        out[q] = field.F[np.intp(classes[q]), i]
+
+
+def _difference_kernel(field: Any, i: int, r: int, s: int) -> float:
+    return np.float64(field.F[r, i]) - np.float64(field.F[s, i])
+
+
+def _push_kernel(field: Any, i: int, r: int, amount: float) -> None:
+    row = field.slot[i]
+    field.tick[0] += 1
+    field.used[row] = field.tick[0]
+    # in the dtype of the scores: a float64 amount would turn every product into float64
+    change = field.F.dtype.type(amount)
+    for j in range(field.width):
+        field.F[r, j] += change * field.rows[row, j]
+
+
+def _push_pair_kernel(field: Any, i: int, r: int, s: int, amount: float) -> None:
+    row = field.slot[i]
+    field.tick[0] += 1
+    field.used[row] = field.tick[0]
+    change = field.F.dtype.type(amount)
+    for j in range(field.width):
+        step = change * field.rows[row, j]
+        field.F[r, j] += step
+        field.F[s, j] -= step
+
+
+def _row_is_ready(field: Any, i: int) -> bool:
+    return bool(field.slot[i] >= 0)
+
+
+_VERBS: dict[str, dict[type, Any]] = {
+    "read": {DenseField: _read_dense, SparseField: _read_sparse, KernelField: _read_kernel},
+    "difference": {
+        DenseField: _difference_dense,
+        SparseField: _difference_sparse,
+        KernelField: _difference_kernel,
+    },
+    "push": {DenseField: _push_dense, SparseField: _push_sparse, KernelField: _push_kernel},
+    "push_pair": {
+        DenseField: _push_pair_dense,
+        SparseField: _push_pair_sparse,
+        KernelField: _push_pair_kernel,
+    },
+    "is_ready": {
+        DenseField: _always_ready,
+        SparseField: _always_ready,
+        KernelField: _row_is_ready,
+    },
+}
+
+
+def read(field: Any, i: int, classes: Any, count: int, out: Any) -> None:
+    """Scores of pattern i for ``classes[:count]`` into ``out[:count]``."""
+    _VERBS["read"][type(field)](field, i, classes, count, out)
+
+
+def difference(field: Any, i: int, r: int, s: int) -> float:
+    """f_r(x_i) - f_s(x_i)."""
+    return float(_VERBS["difference"][type(field)](field, i, r, s))
+
+
+def push(field: Any, i: int, r: int, amount: float) -> None:
+    """Add ``amount`` times phi(x_i) to prototype r."""
+    _VERBS["push"][type(field)](field, i, r, amount)
+
+
+def push_pair(field: Any, i: int, r: int, s: int, amount: float) -> None:
+    """Add ``amount`` times phi(x_i) to prototype r and take it from prototype s."""
+    _VERBS["push_pair"][type(field)](field, i, r, s, amount)
+
+
+def is_ready(field: Any, i: int) -> bool:
+    """Whether pattern i can be pushed without fetching a kernel row first."""
+    return bool(_VERBS["is_ready"][type(field)](field, i))
+
+
+_OPTIONS = {"fastmath": set(FASTMATH)}
+
+
+def _compiled(verb: str, field: Any) -> Any:
+    if isinstance(field, types.NamedTuple):
+        return _VERBS[verb].get(field.instance_class)
+    return None
+
+
+@overload(read, jit_options=_OPTIONS, strict=False)
+def _overload_read(field: Any, i: Any, classes: Any, count: Any, out: Any) -> Any:
+    return _compiled("read", field)
+
+
+@overload(difference, jit_options=_OPTIONS, strict=False)
+def _overload_difference(field: Any, i: Any, r: Any, s: Any) -> Any:
+    return _compiled("difference", field)
+
+
+@overload(push, jit_options=_OPTIONS, strict=False)
+def _overload_push(field: Any, i: Any, r: Any, amount: Any) -> Any:
+    return _compiled("push", field)
+
+
+@overload(push_pair, jit_options=_OPTIONS, strict=False)
+def _overload_push_pair(field: Any, i: Any, r: Any, s: Any, amount: Any) -> Any:
+    return _compiled("push_pair", field)
+
+
+@overload(is_ready, jit_options=_OPTIONS, strict=False)
+def _overload_is_ready(field: Any, i: Any) -> Any:
+    return _compiled("is_ready", field)

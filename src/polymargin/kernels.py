@@ -1,0 +1,178 @@
+"""The kernel table: blocks of kernel values, diagonals, and what is known of definiteness.
+
+Every kernel is evaluated on blocks by BLAS and NumPy, in the dtype of its operands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+__all__ = ["KERNELS", "Kernel", "resolve_gamma", "squared_norms"]
+
+Block = np.ndarray
+
+
+def squared_norms(X: Any) -> np.ndarray:
+    """Squared norms of the rows of X in float64, without a float64 copy of X."""
+    if sp.issparse(X):
+        data = X.data.astype(np.float64)
+        data *= data
+        sums = np.add.reduceat(np.append(data, 0.0), np.minimum(X.indptr[:-1], data.size))
+        return np.where(np.diff(X.indptr) > 0, sums, 0.0)
+    if X.dtype == np.float64:
+        return np.einsum("ij,ij->i", X, X)
+    norms = np.empty(X.shape[0])
+    for start in range(0, X.shape[0], 4096):
+        rows = X[start : start + 4096].astype(np.float64)
+        norms[start : start + 4096] = np.einsum("ij,ij->i", rows, rows)
+    return norms
+
+
+def _inner_products(A: Any, B: Any) -> Block:
+    products = A @ B.T
+    return products.toarray() if sp.issparse(products) else np.asarray(products)
+
+
+def _linear(kernel: Kernel, A: Any, B: Any, a: np.ndarray, b: np.ndarray) -> Block:
+    return _inner_products(A, B)
+
+
+def _rbf(kernel: Kernel, A: Any, B: Any, a: np.ndarray, b: np.ndarray) -> Block:
+    G = _inner_products(A, B)
+    dtype = G.dtype
+    G *= dtype.type(2.0 * kernel.gamma)
+    G -= (kernel.gamma * a).astype(dtype)[:, None]
+    G -= (kernel.gamma * b).astype(dtype)[None, :]
+    np.minimum(G, 0.0, out=G)
+    return np.exp(G, out=G)
+
+
+def _poly(kernel: Kernel, A: Any, B: Any, a: np.ndarray, b: np.ndarray) -> Block:
+    G = _inner_products(A, B)
+    G *= G.dtype.type(kernel.gamma)
+    G += G.dtype.type(kernel.coef0)
+    return np.power(G, G.dtype.type(kernel.degree), out=G)
+
+
+def _sigmoid(kernel: Kernel, A: Any, B: Any, a: np.ndarray, b: np.ndarray) -> Block:
+    G = _inner_products(A, B)
+    G *= G.dtype.type(kernel.gamma)
+    G += G.dtype.type(kernel.coef0)
+    return np.tanh(G, out=G)
+
+
+@dataclass(frozen=True)
+class KernelRow:
+    """One row of the kernel table.
+
+    Attributes
+    ----------
+    block : callable
+        ``block(kernel, A, B, a, b)``: values between the rows of A and of B, whose squared norms
+        are a and b.
+    diagonal : callable
+        ``diagonal(kernel, a)``: kappa(x, x) from the squared norms.
+    is_psd : callable
+        ``is_psd(kernel)``: True where theory says positive semi-definite, None where it is silent.
+    """
+
+    block: Callable[..., Block]
+    diagonal: Callable[[Kernel, np.ndarray], np.ndarray]
+    is_psd: Callable[[Kernel], bool | None]
+
+
+def _poly_is_psd(kernel: Kernel) -> bool | None:
+    whole = float(kernel.degree).is_integer() and kernel.degree >= 0
+    return True if whole and kernel.coef0 >= 0 and kernel.gamma >= 0 else None
+
+
+KERNELS: dict[str, KernelRow] = {
+    "linear": KernelRow(_linear, lambda kernel, a: a.copy(), lambda kernel: True),
+    "rbf": KernelRow(_rbf, lambda kernel, a: np.ones_like(a), lambda kernel: True),
+    "poly": KernelRow(
+        _poly, lambda kernel, a: (kernel.gamma * a + kernel.coef0) ** kernel.degree, _poly_is_psd
+    ),
+    "sigmoid": KernelRow(
+        _sigmoid, lambda kernel, a: np.tanh(kernel.gamma * a + kernel.coef0), lambda kernel: None
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel with its parameters; ``offset`` is the constant of a penalised intercept.
+
+    kappa(x, z) + offset, with kappa from the table, a callable, or a precomputed matrix.
+    """
+
+    name: str
+    gamma: float = 1.0
+    degree: float = 3
+    coef0: float = 0.0
+    offset: float = 0.0
+    function: Callable[[Any, Any], Any] | None = None
+
+    @property
+    def is_linear(self) -> bool:
+        return self.name == "linear"
+
+    @property
+    def is_psd(self) -> bool | None:
+        """True where theory guarantees it, None where the matrix itself must be looked at."""
+        return KERNELS[self.name].is_psd(self) if self.name in KERNELS else None
+
+    def block(self, A: Any, B: Any, a: np.ndarray | None, b: np.ndarray | None) -> Block:
+        """Kernel values (offset included) between the rows of A and B.
+
+        For "precomputed", A is the block of rows and B the column numbers.
+        """
+        if self.name == "precomputed":
+            # a copy always: callers write into what they get
+            G = A[:, B] if not sp.issparse(A) else A[:, B].toarray()
+        elif self.function is not None:
+            G = np.array(self.function(A, B), dtype=np.float64)
+            if G.shape != (A.shape[0], B.shape[0]):
+                raise ValueError(
+                    f"kernel: the callable returned shape {G.shape} for {A.shape[0]} and "
+                    f"{B.shape[0]} rows; it must return one value for every pair of rows."
+                )
+            if not np.isfinite(G).all():
+                raise ValueError("kernel: the callable returned NaN or infinity.")
+        else:
+            G = KERNELS[self.name].block(self, A, B, a, b)
+        if self.offset:
+            G += G.dtype.type(self.offset)
+        return G
+
+    def diagonal(self, X: Any, norms: np.ndarray | None) -> np.ndarray:
+        """kappa(x_i, x_i) + offset for every row, in float64."""
+        if self.name == "precomputed":
+            values = np.asarray(X.diagonal(), dtype=np.float64)
+        elif self.function is not None:
+            values = np.concatenate(
+                [self.block(X[i : i + 1], X[i : i + 1], None, None)[0] for i in range(X.shape[0])]
+            )
+            return values  # block() added the offset already
+        else:
+            assert norms is not None
+            values = KERNELS[self.name].diagonal(self, norms)
+        return values + self.offset
+
+
+def resolve_gamma(gamma: float | str, X: Any) -> float:
+    """The number behind "scale" (1 / (d var X)) and "auto" (1 / d), as in scikit-learn."""
+    if gamma == "scale":
+        if sp.issparse(X):
+            mean = X.mean()
+            variance = float((X.multiply(X)).mean() - mean**2)
+        else:
+            variance = float(X.var(dtype=np.float64))
+        return 1.0 / (X.shape[1] * variance) if variance > 0 else 1.0
+    if gamma == "auto":
+        return 1.0 / X.shape[1]
+    return float(gamma)

@@ -1,0 +1,115 @@
+"""Problem: the checked, encoded, weighted training problem; solvers and the judge see nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from polymargin.kernels import Kernel, squared_norms
+from polymargin.machines import Machine
+
+__all__ = ["Problem", "row_blocks", "run_blocks"]
+
+
+@dataclass
+class Problem:
+    """Minimise 1/2 sum_r ||M_r||^2 + sum_i C_i xi_i, each example assigned to one prototype.
+
+    Attributes
+    ----------
+    machine : Machine
+    kernel : Kernel
+        With the constant of a penalised intercept inside (``kernel.offset``).
+    X : (n, d) float32/float64 C-ordered array, CSR matrix, or the (n, n) Gram matrix
+        ("precomputed").  Never written to.
+    label : (n,) class numbers.
+    cap : (n,) C_i = C * weight_i > 0; infinite for the hard margin.
+    own : (n,) prototype to which each example is assigned.
+    prototype_class : (R,) class of each prototype, in class order.
+    n_jobs : int
+        Threads that share blocks of kernel values.
+    """
+
+    machine: Machine
+    kernel: Kernel
+    X: Any
+    label: np.ndarray
+    cap: np.ndarray
+    own: np.ndarray
+    prototype_class: np.ndarray
+    n_jobs: int = 1
+    kernel_psd: bool | None = field(default=None)
+
+    @property
+    def n_patterns(self) -> int:
+        return len(self.label)
+
+    @property
+    def n_prototypes(self) -> int:
+        return len(self.prototype_class)
+
+    @property
+    def is_hard(self) -> bool:
+        return bool(np.isinf(self.cap).any())
+
+    @cached_property
+    def first(self) -> np.ndarray:
+        """The prototypes of class c are first[c] .. first[c + 1] - 1."""
+        n_classes = int(self.prototype_class[-1]) + 1
+        return np.searchsorted(self.prototype_class, np.arange(n_classes + 1))
+
+    @cached_property
+    def norms(self) -> np.ndarray | None:
+        """Squared norms of the rows, where the kernel is made of them."""
+        if self.kernel.name == "precomputed" or self.kernel.function is not None:
+            return None
+        return squared_norms(self.X)
+
+    @cached_property
+    def diagonal(self) -> np.ndarray:
+        """K_ii."""
+        return self.kernel.diagonal(self.X, self.norms)
+
+    def gram(self, rows: Any, columns: np.ndarray) -> np.ndarray:
+        """K between two sets of patterns, in the dtype of X."""
+        if self.kernel.name == "precomputed":
+            return self.kernel.block(self.X[rows], columns, None, None)
+        a = None if self.norms is None else self.norms[rows]
+        b = None if self.norms is None else self.norms[columns]
+        return self.kernel.block(self.X[rows], self.X[columns], a, b)
+
+
+def row_blocks(n: int, size: int) -> Iterator[slice]:
+    """Consecutive slices of at most ``size`` rows."""
+    for start in range(0, n, size):
+        yield slice(start, min(start + size, n))
+
+
+def run_blocks(work: Callable[[slice], None], n: int, size: int, n_jobs: int) -> None:
+    """Call ``work`` on every block of rows, in threads if asked.
+
+    The blocks do not depend on the number of threads, so neither do the results.
+    """
+    blocks = list(row_blocks(n, max(1, size)))
+    if n_jobs <= 1 or len(blocks) <= 1:
+        for block in blocks:
+            work(block)
+        return
+    with ThreadPoolExecutor(n_jobs) as pool:
+        # list() so that an exception of a block reaches the caller
+        list(pool.map(work, blocks))
+
+
+def as_read_only(X: Any) -> Any:
+    """A read-only view: one compiled specialisation serves memmaps, shared and private arrays."""
+    if sp.issparse(X):
+        return X
+    view = np.asarray(X).view()
+    view.flags.writeable = False
+    return view

@@ -1,0 +1,1 @@
+"""Solvers: one compiled body, one outer loop per kind of field."""

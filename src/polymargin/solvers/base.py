@@ -1,0 +1,231 @@
+"""What every solver shares: stop rules, the clock, Ctrl-C, the solution that comes back."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+from polymargin.certificate import Certificate, Judgement, certify, judge
+from polymargin.history import Check, History, Snapshot
+from polymargin.problem import Problem
+from polymargin.solvers.body import MARGIN, Duals
+
+__all__ = ["HARD_MARGIN_LIMIT", "Deadline", "Progress", "Solution", "Stop", "deferred_interrupt"]
+
+HARD_MARGIN_LIMIT = 1e7
+"""A hard-margin problem is called not separable once its certified lower bound D on the optimal
+value, times the largest K_ii, exceeds this: the margin is then below 1/4400 of the data's radius."""
+
+
+@dataclass(frozen=True)
+class Stop:
+    """When to end: the relative gap, passes over the active patterns, seconds."""
+
+    tol: float
+    max_iter: int
+    max_time: float | None = None
+
+
+@dataclass
+class Solution:
+    """A dual point (rows ``support``), what the judge says of it, and how the run ended."""
+
+    support: np.ndarray
+    tau: np.ndarray
+    judgement: Judgement
+    status: str
+    iterations: int
+    history: History
+
+
+class Deadline:
+    """The clock of one fit; ``why_stop`` names the reason to end now, if there is one."""
+
+    def __init__(self, stop: Stop) -> None:
+        self.started = time.perf_counter()
+        self.stop = stop
+        self.interrupted = False
+        self.reserve = 0.0  # seconds that the final certificate will take
+
+    @property
+    def seconds(self) -> float:
+        return time.perf_counter() - self.started
+
+    def why_stop(self, iterations: int) -> str | None:
+        if self.interrupted:
+            return "interrupted"
+        if self.stop.max_time is not None and self.seconds + self.reserve >= self.stop.max_time:
+            return "max_time"
+        if iterations >= self.stop.max_iter:
+            return "max_iter"
+        return None
+
+
+@contextmanager
+def deferred_interrupt(deadline: Deadline) -> Iterator[None]:
+    """Turn the first Ctrl-C into a flag so that nothing is left half-written; a second one raises."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.default_int_handler:
+        # somebody else (a server, a notebook) handles Ctrl-C: their business
+        yield
+        return
+
+    def handler(number: int, frame: FrameType | None) -> None:
+        if deadline.interrupted:
+            raise KeyboardInterrupt
+        deadline.interrupted = True
+
+    signal.signal(signal.SIGINT, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+class Progress:
+    """Counts passes, keeps the history and the best dual point, and asks the judge at the end."""
+
+    def __init__(
+        self, problem: Problem, stop: Stop, history: History, snapshot: Snapshot
+    ) -> None:
+        self.problem = problem
+        self.snapshot = snapshot
+        self.deadline = Deadline(stop)
+        self.stop = stop
+        self.history = history
+        self.iterations = 0
+        self.steps = 0
+        self.best_primal = np.inf
+        self.best: tuple[np.ndarray, np.ndarray] | None = None
+
+    def why_stop(self) -> str | None:
+        return self.deadline.why_stop(self.iterations)
+
+    def record(self, primal: float, dual: float, active: int) -> float:
+        """Note a check; the relative gap comes back."""
+        gap = max(primal - dual, 0.0)
+        relative = gap / primal if 0.0 < primal < np.inf else (0.0 if primal <= 0.0 else np.inf)
+        try:
+            check = Check(
+                self.deadline.seconds, self.iterations, primal, dual, relative, active, self.steps
+            )
+            if self.history.record(check, self.snapshot):
+                self.deadline.interrupted = True
+        except KeyboardInterrupt:
+            self.deadline.interrupted = True
+        return relative
+
+    def record_final(self, certificate: Certificate, active: int) -> None:
+        self.history.checks.append(
+            Check(
+                self.deadline.seconds,
+                self.iterations,
+                certificate.primal,
+                certificate.dual,
+                certificate.relative_gap,
+                active,
+                self.steps,
+            )
+        )
+
+    def keep_if_best(self, primal: float, support: np.ndarray, tau: np.ndarray) -> None:
+        """Remember the dual point of the lowest primal value (copies: the run goes on)."""
+        if primal < self.best_primal or self.best is None:
+            self.best_primal = primal
+            self.best = (support.copy(), tau.copy())
+
+    def judged(self, support: np.ndarray, tau: np.ndarray) -> Judgement:
+        started = time.perf_counter()
+        judgement = judge(self.problem, support, tau)
+        self.deadline.reserve = time.perf_counter() - started
+        return judgement
+
+    def finish(
+        self, status: str, support: np.ndarray, tau: np.ndarray, judgement: Judgement | None = None
+    ) -> Solution:
+        """The better of the last and the best point, with its certificate."""
+        if judgement is None:
+            judgement = self.judged(support, tau)
+        if self.best is not None and status != "converged":
+            other = self.judged(*self.best)
+            if _is_better(other, judgement):
+                (support, tau), judgement = self.best, _with_best_dual(other, judgement)
+        certificate = judgement.certificate
+        checks = self.history.checks
+        if checks and abs(checks[-1].primal - certificate.primal) <= 1e-9 * certificate.primal:
+            checks.pop()  # the same point, seen by the runner: the judge's word replaces it
+        self.record_final(certificate, len(support))
+        return Solution(support, tau, judgement, status, self.iterations, self.history)
+
+
+def _is_better(a: Judgement, b: Judgement) -> bool:
+    if np.isinf(a.certificate.primal) and np.isinf(b.certificate.primal):
+        return a.margin / np.sqrt(a.norm2 or 1.0) > b.margin / np.sqrt(b.norm2 or 1.0)
+    return a.certificate.primal < b.certificate.primal
+
+
+def _with_best_dual(a: Judgement, b: Judgement) -> Judgement:
+    """The primal side of a; the larger dual value of the two bounds the same optimum."""
+    dual = max(a.certificate.dual, b.certificate.dual)
+    certificate = certify(a.certificate.primal, dual, a.certificate.kernel_psd)
+    return Judgement(certificate, a.W, a.intercept, a.margin, a.norm2)
+
+
+def seed_state(seed: Any) -> np.ndarray:
+    """State of the compiled generator from a NumPy seed (never zero)."""
+    word = np.random.SeedSequence(seed).generate_state(1, np.uint64)
+    return np.where(word == 0, np.uint64(1), word)
+
+
+class Budget:
+    """How many variables a compiled call may visit so that Python looks up several times a second."""
+
+    def __init__(self, nanoseconds_per_visit: float) -> None:
+        self.rate = nanoseconds_per_visit
+
+    @property
+    def visits(self) -> int:
+        return max(256, int(1.5e8 / self.rate))
+
+    def learn(self, seconds: float, visits: float) -> None:
+        if visits > 2000:
+            self.rate = max(1.0, 0.5 * (self.rate + 1e9 * seconds / visits))
+
+
+def make_duals(problem: Problem, patterns: np.ndarray | slice, tau: np.ndarray) -> Duals:
+    """The variables of some patterns, with empty lists.
+
+    A zero vector cannot be separated by any margin: the hard machine leaves it out (its cap is 0)
+    and says so in the end.
+    """
+    diagonal = problem.diagonal[patterns]
+    cap = problem.cap[patterns]
+    return Duals(
+        own=problem.own[patterns],
+        label=problem.label[patterns],
+        first=problem.first,
+        cap=np.where((diagonal <= 0.0) & np.isinf(cap), 0.0, cap),
+        diagonal=diagonal,
+        inverse=1.0 / np.maximum(diagonal, 1e-300),
+        tau=tau,
+        active=np.empty(tau.shape, dtype=np.int16),
+        n_active=np.zeros(len(tau), dtype=np.int32),
+    )
+
+
+def empty_totals() -> np.ndarray:
+    """The array of totals of ``descend`` and ``screen``."""
+    totals = np.zeros(7)
+    totals[MARGIN] = np.inf
+    return totals

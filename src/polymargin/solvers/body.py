@@ -1,0 +1,382 @@
+"""The one compiled body of block descent, and the screening that feeds it.
+
+``descend`` visits the patterns of a queue, solves each pattern's block over its active variables
+exactly and pushes the change into the field; ``screen`` reads finished score blocks, sums the
+certificate's terms and writes the lists of active variables.  Both run on every field.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from polymargin._jit import jit
+from polymargin.fields import difference, is_ready, push, push_pair, read
+from polymargin.solvers.patterns import crammer_singer_step
+
+__all__ = ["GAIN", "GAP", "LOSS", "MARGIN", "OWN", "STEPS", "VISITS", "Duals", "descend", "descend_until", "screen",
+           "shuffle"]
+
+# places in the array of totals
+GAP, GAIN, STEPS, VISITS, LOSS, OWN, MARGIN = range(7)
+
+
+class Duals(NamedTuple):
+    """The dual variables of the patterns in play and what bounds them.
+
+    Attributes
+    ----------
+    own : (n,) prototype a_i to which pattern i is assigned.
+    label : (n,) class of pattern i.
+    first : (Q + 1,) the prototypes of class c are first[c] .. first[c + 1] - 1; those of the own
+        class other than a_i do not take part in pattern i.
+    cap : (n,) C_i, infinite for the hard margin.
+    diagonal, inverse : (n,) K_ii and 1 / K_ii (1e300 for a zero vector).
+    tau : (n, R) the variables.
+    active : (n, R) int16, the first ``n_active[i]`` entries of row i are in play; the own prototype,
+        if it is among them, comes first.
+    n_active : (n,) int32.
+    """
+
+    own: np.ndarray
+    label: np.ndarray
+    first: np.ndarray
+    cap: np.ndarray
+    diagonal: np.ndarray
+    inverse: np.ndarray
+    tau: np.ndarray
+    active: np.ndarray
+    n_active: np.ndarray
+
+
+@jit
+def shuffle(queue: Any, end: int, state: Any) -> None:
+    """Random order of ``queue[:end]`` by a xorshift generator whose state is ``state[0]``."""
+    x = state[0]
+    for j in range(end - 1, 0, -1):
+        x ^= x << np.uint64(13)
+        x ^= x >> np.uint64(7)
+        x ^= x << np.uint64(17)
+        k = np.intp(x % np.uint64(j + 1))
+        queue[j], queue[k] = queue[k], queue[j]
+    state[0] = x
+
+
+@jit
+def descend(
+    field: Any,
+    duals: Any,
+    queue: Any,
+    begin: int,
+    end: int,
+    threshold: float,
+    relaxation: float,
+    hard_cap: float,
+    budget: int,
+    totals: Any,
+) -> tuple[int, int]:
+    """Visit ``queue[begin:end]`` once; variables and patterns that cannot move leave their lists.
+
+    Parameters
+    ----------
+    threshold : float
+        A step whose gain in D is not above this is not made (its push would cost more).
+    relaxation : float
+        Factor in [1, 2) on the exact step where the result stays feasible.
+    hard_cap : float
+        What stands for an infinite cap in the estimate of the gap.
+    budget : int
+        Return after about this many variables were visited, so that Python can look at the clock.
+    totals : array
+        GAP (sum of (1.9) at visiting time), GAIN, STEPS and VISITS are added to.
+
+    Returns
+    -------
+    position, end : int
+        Where to go on (``position < end``: out of budget, or a kernel row is missing), and the new
+        end of the queue.
+    """
+    R = duals.tau.shape[1]
+    F = np.empty(R)
+    slack = np.empty(R)
+    tau = np.empty(R)
+    B = np.empty(R)
+    new = np.empty(R)
+    visits = 0
+    steps = 0
+    gap_sum = 0.0
+    gain_sum = 0.0
+    j = begin
+    while j < end:
+        if visits >= budget:
+            break
+        p = queue[j]
+        count = duals.n_active[p]
+        own = duals.own[p]
+        cap = duals.cap[p]
+        gap_cap = cap if cap < np.inf else hard_cap
+        A = duals.diagonal[p]
+        visits += count
+        if count == 2:
+            # two variables r and s with a fixed sum: tau_r += t, tau_s -= t gains -d t - A t^2
+            r = np.intp(duals.active[p, 0])
+            s = np.intp(duals.active[p, 1])
+            d = difference(field, p, r, s)
+            has_own = r == own
+            d -= 1.0 if has_own else 0.0
+            top = cap if has_own else 0.0
+            tau_r = duals.tau[p, r]
+            tau_s = duals.tau[p, s]
+            room = top - tau_r
+            t = min(max(-0.5 * d * duals.inverse[p], tau_s), room)
+            if t == 0.0:
+                if d != 0.0:
+                    # the one wanted less has nothing to give: it leaves, and with it the pattern
+                    if d < 0.0:
+                        duals.active[p, 0] = s
+                        duals.active[p, 1] = r
+                    duals.n_active[p] = 1
+                    end -= 1
+                    queue[j] = queue[end]
+                    queue[end] = p
+                else:
+                    j += 1
+                continue
+            gap_room = (gap_cap if has_own else 0.0) - tau_r
+            gap_sum += -tau_s * d if d > 0.0 else -max(gap_room, 0.0) * d
+            gain = (-d - A * t) * t
+            gain_sum += gain
+            if gain <= threshold:
+                j += 1
+                continue
+            if not is_ready(field, p):
+                break
+            t = min(max(relaxation * t, tau_s), room)
+            # bounds are met exactly, and the sum of the two is kept to the last bit
+            new_r = top if t == room else tau_r + t
+            new_s = 0.0 if t == tau_s else tau_s - t
+            if has_own:
+                if new_s == 0.0:
+                    new_r = 0.0
+                new_s = -new_r
+            duals.tau[p, r] = new_r
+            duals.tau[p, s] = new_s
+            push_pair(field, p, r, s, t)
+            steps += 1
+            j += 1
+            continue
+
+        read(field, p, duals.active[p], count, F)
+        own_at = 0 if duals.active[p, 0] == own else -1
+        highest = -np.inf
+        lowest = np.inf
+        for q in range(count):
+            tau[q] = duals.tau[p, np.intp(duals.active[p, q])]
+            slack[q] = -tau[q]
+            if q == own_at:
+                F[q] -= 1.0
+                slack[q] += cap
+            highest = max(highest, F[q])
+            if slack[q] > 0.0:
+                lowest = min(lowest, F[q])
+        gap = 0.0
+        q = 0
+        while q < count:
+            if slack[q] <= 0.0 and F[q] < lowest:
+                # (1.8): no room to lose weight, and not wanted: out of the list
+                count -= 1
+                gone = duals.active[p, q]
+                duals.active[p, q] = duals.active[p, count]
+                duals.active[p, count] = gone
+                if own_at == q:
+                    own_at = -1
+                F[q] = F[count]
+                slack[q] = slack[count]
+                tau[q] = tau[count]
+            else:
+                room = slack[q]
+                if q == own_at:
+                    room = max(gap_cap - tau[q], 0.0)
+                gap += room * (highest - F[q])
+                q += 1
+        duals.n_active[p] = count
+        gap_sum += gap
+        if count <= 1:
+            end -= 1
+            queue[j] = queue[end]
+            queue[end] = p
+            continue
+        if not highest > lowest:
+            j += 1
+            continue
+        crammer_singer_step(F, tau, count, own_at, cap, A, B, new)
+        gain = 0.0
+        stays_feasible = relaxation > 1.0
+        for q in range(count):
+            change = new[q] - tau[q]
+            gain -= (F[q] + 0.5 * A * change) * change
+            relaxed = tau[q] + relaxation * change
+            if relaxed > (cap if q == own_at else 0.0):
+                stays_feasible = False
+        if gain <= threshold:
+            gain_sum += max(gain, 0.0)
+            j += 1
+            continue
+        if not is_ready(field, p):
+            break
+        gain_sum += gain
+        if stays_feasible:
+            weight = 0.0
+            for q in range(count):
+                new[q] = tau[q] + relaxation * (new[q] - tau[q])
+                if q != own_at:
+                    weight -= new[q]
+            if own_at >= 0:
+                new[own_at] = min(weight, cap)
+        for q in range(count):
+            if new[q] != tau[q]:
+                r = np.intp(duals.active[p, q])
+                duals.tau[p, r] = new[q]
+                push(field, p, r, new[q] - tau[q])
+        steps += 1
+        j += 1
+    totals[VISITS] += visits
+    totals[STEPS] += steps
+    totals[GAP] += gap_sum
+    totals[GAIN] += gain_sum
+    return j, end
+
+
+@jit
+def descend_until(
+    field: Any,
+    duals: Any,
+    queue: Any,
+    begin: int,
+    end: int,
+    target: float,
+    max_passes: int,
+    random: Any,
+    relaxation: float,
+    hard_cap: float,
+    budget: int,
+    totals: Any,
+) -> tuple[int, int, int]:
+    """Passes over the queue in random order until the gap estimated by one is below ``target``.
+
+    ``begin > 0`` goes on with a pass that ran out of budget.  A pass that moved nothing is the
+    last one.  Of the totals, GAP and STEPS are those of the last pass; VISITS are summed.
+
+    Returns
+    -------
+    position, end, passes : int
+        ``position < end``: the budget is spent; the passes that were finished.
+    """
+    passes = 0
+    visited = totals[VISITS]
+    while True:
+        if begin == 0:
+            shuffle(queue, end, random)
+            totals[GAP] = 0.0
+            totals[STEPS] = 0.0
+        begin, end = descend(
+            field, duals, queue, begin, end, 0.0, relaxation, hard_cap,
+            budget - np.int64(totals[VISITS] - visited), totals,
+        )
+        if begin < end:
+            return begin, end, passes
+        passes += 1
+        begin = 0
+        if totals[GAP] <= target or end == 0 or totals[STEPS] == 0.0 or passes >= max_passes:
+            return end, end, passes
+
+
+@jit
+def _largest(S: Any, k: int, low: int, high: int) -> float:
+    """max of S[k, low:high], in four chains so that one comparison need not wait for the last."""
+    a = b = c = d = -np.inf
+    r = low
+    while r + 3 < high:
+        a = S[k, r] if S[k, r] > a else a
+        b = S[k, r + 1] if S[k, r + 1] > b else b
+        c = S[k, r + 2] if S[k, r + 2] > c else c
+        d = S[k, r + 3] if S[k, r + 3] > d else d
+        r += 4
+    while r < high:
+        a = S[k, r] if S[k, r] > a else a
+        r += 1
+    return max(max(a, b), max(c, d))
+
+
+@jit
+def screen(
+    S: Any, patterns: Any, duals: Any, queue: Any, end: int, hard_cap: float, totals: Any
+) -> int:
+    """Sum the certificate over finished scores and queue the patterns that violate it.
+
+    Parameters
+    ----------
+    S : (k, R) scores of the ``patterns``.
+    queue, end : the violating patterns are appended from ``end`` on.
+    totals : GAP, LOSS (sum of C_i xi_i), OWN (sum of tau_{i,a_i}) are added to, MARGIN
+        (smallest f_a - max f of the other classes) is lowered.
+
+    Returns
+    -------
+    end : int
+        The new end of the queue.
+    """
+    R = S.shape[1]
+    for k in range(S.shape[0]):
+        p = patterns[k]
+        own = duals.own[p]
+        label = duals.label[p]
+        cap = duals.cap[p]
+        gap_cap = cap if cap < np.inf else hard_cap
+        own_tau = duals.tau[p, own]
+        own_F = S[k, own] - 1.0
+        low = duals.first[label]
+        high = duals.first[label + 1]
+        highest = max(_largest(S, k, 0, low), _largest(S, k, high, R))
+        totals[MARGIN] = min(totals[MARGIN], S[k, own] - highest)
+        xi = max(highest - own_F, 0.0)
+        totals[LOSS] += gap_cap * xi
+        totals[OWN] += own_tau
+        if own_tau == 0.0:
+            if xi <= 0.0:
+                continue
+            totals[GAP] += gap_cap * xi
+            duals.active[p, 0] = own
+            count = 1
+            for r in range(R):
+                if S[k, r] > own_F and (r < low or r >= high):
+                    duals.active[p, count] = r
+                    count += 1
+        else:
+            highest = max(highest, own_F)
+            lowest = np.inf
+            gap = max(gap_cap - own_tau, 0.0) * (highest - own_F)
+            if cap > own_tau:
+                lowest = own_F
+            for r in range(R):
+                if duals.tau[p, r] < 0.0:
+                    lowest = min(lowest, S[k, r])
+                    gap -= duals.tau[p, r] * (highest - S[k, r])
+            totals[GAP] += gap
+            if not highest > lowest:
+                continue
+            count = 0
+            if cap > own_tau or own_F >= lowest:
+                duals.active[p, 0] = own
+                count = 1
+            for r in range(R):
+                # wanted at least as much as the least wanted one that has weight: (1.8)
+                if S[k, r] >= lowest and (r < low or r >= high):
+                    duals.active[p, count] = r
+                    count += 1
+        duals.n_active[p] = count
+        if count > 1:
+            queue[end] = p
+            end += 1
+    return end

@@ -1,0 +1,263 @@
+"""Linear kernels: sweeps over the data with explicit prototypes.
+
+A *check* multiplies all data with the prototypes (BLAS), which gives the certificate and, for every
+pattern, the list of variables that could still move.  Between two checks only those variables are
+visited, in random order, until their estimated share of the gap has fallen far enough.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from polymargin.fields import DenseField, SparseField
+from polymargin.history import History
+from polymargin.problem import Problem, as_read_only, row_blocks
+from polymargin.solvers.base import (
+    HARD_MARGIN_LIMIT,
+    Budget,
+    Progress,
+    Solution,
+    Stop,
+    deferred_interrupt,
+    empty_totals,
+    make_duals,
+    seed_state,
+)
+from polymargin.solvers.body import (
+    GAP,
+    LOSS,
+    MARGIN,
+    OWN,
+    STEPS,
+    VISITS,
+    descend_until,
+    screen,
+)
+
+__all__ = ["solve_linear"]
+
+# Measured on the eight linear problems of benchmarks/: fewer checks cost passes over stale lists,
+# more checks cost products with all the data.
+_SHRINK_UNTIL = 0.1
+_SAFETY = 0.3
+_PASSES_PER_CHECK = 60
+_RELAXATION = 1.4
+_FIRST_BLOCK = 512
+
+
+def solve_linear(
+    problem: Problem,
+    stop: Stop,
+    history: History,
+    start: np.ndarray | None = None,
+    seed: Any = 0,
+) -> Solution:
+    """Block descent on explicit prototypes.
+
+    Problem card: (1.1)-(1.3) with kappa(x, z) = <x, z> + u^2.  Minimises P to relative gap
+    ``stop.tol``; ``start`` is a feasible tau (n, R) or None.
+    """
+    sweeps = _Sweeps(problem, stop, history, start, seed)
+    with deferred_interrupt(sweeps.progress.deadline):
+        return sweeps.run()
+
+
+class _Sweeps:
+    def __init__(
+        self,
+        problem: Problem,
+        stop: Stop,
+        history: History,
+        start: np.ndarray | None,
+        seed: Any,
+    ) -> None:
+        n, R = problem.n_patterns, problem.n_prototypes
+        self.problem = problem
+        self.progress = Progress(problem, stop, history, self.support)
+        self.is_cold = start is None
+        tau = np.zeros((n, R)) if start is None else np.ascontiguousarray(start, dtype=np.float64)
+        self.duals = make_duals(problem, slice(None), tau)
+        self.field = _make_field(problem)
+        self.queue = np.empty(n, dtype=np.int64)
+        self.everyone = np.arange(n)
+        self.random = seed_state(seed)
+        width = problem.X.shape[1] if not sp.issparse(problem.X) else problem.X.nnz / max(n, 1)
+        self.budget = Budget(30.0 + width)
+        self.block = max(256, min(4096, 1_000_000 // (R + 8)))
+        if not self.is_cold:
+            self.refresh()
+
+    # -- scores ------------------------------------------------------------------------------
+
+    def refresh(self) -> None:
+        """Prototypes from the dual variables, free of drift."""
+        X, tau, field = self.problem.X, self.duals.tau, self.field
+        if isinstance(field, SparseField):
+            field.V[:] = X.T @ tau
+        else:
+            field.W[:] = 0.0
+            for rows in row_blocks(len(tau), 8192):
+                field.W[:] += tau[rows].T @ X[rows]
+        field.constant[:] = field.scale * tau.sum(axis=0)
+
+    def scores(self, rows: slice) -> np.ndarray:
+        X, field = self.problem.X, self.field
+        prototypes = field.V if isinstance(field, SparseField) else field.W.T
+        S = np.asarray(X[rows] @ prototypes)
+        S += field.constant * field.scale
+        return S
+
+    @property
+    def norm2(self) -> float:
+        M = self.field.V if isinstance(self.field, SparseField) else self.field.W
+        c = self.field.constant
+        return float(np.vdot(M, M) + np.vdot(c, c))
+
+    def hard_cap(self) -> float:
+        """Stands for an infinite C in estimates: twice the largest weight so far."""
+        if not self.problem.is_hard:
+            return 0.0
+        largest = self.duals.tau.max(initial=0.0)
+        return 2.0 * float(largest) if largest > 0.0 else 1.0
+
+    # -- passes ------------------------------------------------------------------------------
+
+    def passes(self, end: int, target: float, most: int, hard_cap: float) -> int:
+        """Compiled passes over ``queue[:end]`` in pieces that let Python look at the clock.
+
+        Returns the number of steps made; passes and steps are counted.
+        """
+        progress = self.progress
+        begin, made, steps = 0, 0, 0
+        totals = empty_totals()
+        while True:
+            before = totals[VISITS]
+            started = time.perf_counter()
+            begin, end, finished = descend_until(
+                self.field, self.duals, self.queue, begin, end, target, most - made, self.random,
+                _RELAXATION, hard_cap, self.budget.visits, totals,
+            )
+            self.budget.learn(time.perf_counter() - started, totals[VISITS] - before)
+            made += finished
+            progress.iterations += finished
+            steps = max(steps, int(totals[STEPS]))
+            if begin >= end or progress.why_stop():
+                break
+        progress.steps += steps
+        return steps
+
+    def first_pass(self) -> None:
+        """A cold start: scores block by block with the prototypes as they grow.
+
+        Every block takes each k-th row, so that data sorted by class still mix.
+        """
+        n = self.problem.n_patterns
+        k = max(1, n // _FIRST_BLOCK)
+        blocks = np.random.default_rng(int(self.random[0] >> np.uint64(1))).permutation(k)
+        hard_cap = self.hard_cap()
+        for c in blocks:
+            rows = slice(int(c), n, k)
+            end = screen(
+                self.scores(rows), self.everyone[rows], self.duals, self.queue, 0, hard_cap,
+                empty_totals(),
+            )
+            self.passes(end, np.inf, 1, hard_cap)
+            if self.progress.deadline.why_stop(0):
+                break
+        self.progress.iterations = 1
+
+    def check(self) -> tuple[float, float, int, float]:
+        """Primal, dual, length of the new queue, and the sum of gaps; lists are written anew."""
+        totals = empty_totals()
+        hard_cap = self.hard_cap()
+        end = 0
+        for rows in row_blocks(self.problem.n_patterns, self.block):
+            end = screen(
+                self.scores(rows), self.everyone[rows], self.duals, self.queue, end, hard_cap,
+                totals,
+            )
+        norm2 = self.norm2
+        if self.problem.is_hard:
+            margin, own = totals[MARGIN], totals[OWN]
+            primal = norm2 / (2.0 * margin**2) if margin > 0.0 else np.inf
+            dual = own * own / (2.0 * norm2) if norm2 > 0.0 else 0.0
+            return primal, dual, end, totals[GAP]
+        return 0.5 * norm2 + totals[LOSS], totals[OWN] - 0.5 * norm2, end, totals[GAP]
+
+    def rescale(self) -> None:
+        """The dual of the hard margin is a cone: go to the best multiple of the point (1.12)."""
+        rows = np.arange(self.problem.n_patterns)
+        own = self.duals.tau[rows, self.problem.own].sum()
+        norm2 = self.norm2
+        if norm2 <= 0.0 or own <= 0.0:
+            return
+        factor = own / norm2
+        self.duals.tau[:] *= factor
+        M = self.field.V if isinstance(self.field, SparseField) else self.field.W
+        M *= factor
+        self.field.constant[:] *= factor
+
+    # -- the run -----------------------------------------------------------------------------
+
+    def run(self) -> Solution:
+        progress, problem, stop = self.progress, self.problem, self.progress.stop
+        if self.is_cold:
+            self.first_pass()
+        limit = HARD_MARGIN_LIMIT / max(float(problem.diagonal.max(initial=0.0)), 1e-300)
+        lost = problem.is_hard and bool((problem.diagonal <= 0.0).any())
+        refreshed_at = -1
+        while True:
+            primal, dual, end, gap = self.check()
+            relative = progress.record(primal, dual, end)
+            if problem.is_hard or progress.deadline.seconds > 0.5:
+                progress.keep_if_best(*self.point(primal))
+            if relative <= stop.tol:
+                support, tau = self.support()
+                judgement = progress.judged(support, tau)
+                if judgement.certificate.relative_gap <= stop.tol:
+                    return progress.finish("converged", support, tau, judgement)
+                if refreshed_at == progress.steps:
+                    return progress.finish("stalled", support, tau, judgement)
+                refreshed_at = progress.steps
+                self.refresh()
+                continue
+            if problem.is_hard and (lost or dual > limit):
+                return progress.finish("not_separable", *self.support())
+            reason = progress.why_stop()
+            if reason is None:
+                target = _SHRINK_UNTIL * gap
+                if primal < np.inf:
+                    target = max(target, _SAFETY * stop.tol * primal)
+                most = min(_PASSES_PER_CHECK, stop.max_iter - progress.iterations)
+                moved = self.passes(end, target, most, self.hard_cap())
+                if not moved:
+                    if refreshed_at == progress.steps:
+                        reason = "stalled"
+                    refreshed_at = progress.steps
+                    self.refresh()
+                if problem.is_hard:
+                    self.rescale()
+            if reason is not None:
+                return progress.finish(reason, *self.support())
+
+    def support(self) -> tuple[np.ndarray, np.ndarray]:
+        support = np.flatnonzero(self.duals.tau[self.everyone, self.problem.own])
+        return support, self.duals.tau[support]
+
+    def point(self, primal: float) -> tuple[float, np.ndarray, np.ndarray]:
+        """What the best point is compared by: P, or minus the margin while P is infinite."""
+        return (primal, *self.support())
+
+
+def _make_field(problem: Problem) -> DenseField | SparseField:
+    X, R = problem.X, problem.n_prototypes
+    scale = float(np.sqrt(problem.kernel.offset))
+    constant = np.zeros(R)
+    if sp.issparse(X):
+        V = np.zeros((X.shape[1], R))
+        return SparseField(*map(as_read_only, (X.data, X.indices, X.indptr)), V, constant, scale)
+    return DenseField(as_read_only(X), np.zeros((R, X.shape[1])), constant, scale)
