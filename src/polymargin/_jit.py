@@ -62,7 +62,7 @@ def _writable_cache() -> str | None:
     return str(directory)
 
 
-class _Announcer(event.Listener):  # type: ignore[misc]
+class _Announcer(event.Listener):
     """Says once, on stderr, that polymargin compiles: the first fit takes seconds, not more."""
 
     def __init__(self) -> None:

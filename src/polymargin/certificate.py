@@ -123,7 +123,7 @@ def judge(problem: Problem, support: np.ndarray, tau: np.ndarray) -> Judgement:
     """
     n, R = problem.n_patterns, problem.n_prototypes
     violation = problem.machine.violation(tau, problem.own[support], problem.cap[support])
-    scale = float(np.abs(tau).max(initial=0.0))
+    scale = max(float(tau.max(initial=0.0)), -float(tau.min(initial=0.0)))
     if violation > 1e-9 * scale:
         raise FloatingPointError(f"the dual point is not feasible (by {violation:.1e})")
     margins = np.empty(n)
@@ -165,6 +165,8 @@ def judge(problem: Problem, support: np.ndarray, tau: np.ndarray) -> Judgement:
                 "on these data; use another kernel or add a multiple of the identity."
             )
         norm2 = max(norm2, 0.0)
+    if np.isnan(norm2) or np.isnan(margins).any():
+        raise ValueError("kernel: the kernel values overflow on these data; scale the features of X.")
     own_sum = float(tau[np.arange(len(support)), problem.own[support]].sum())
     margin = float(margins.min(initial=np.inf))
     if problem.is_hard:
@@ -173,9 +175,7 @@ def judge(problem: Problem, support: np.ndarray, tau: np.ndarray) -> Judgement:
     else:
         primal = 0.5 * norm2 + float(problem.cap @ slacks)
         dual = own_sum - 0.5 * norm2
-    return Judgement(
-        certify(primal, dual, problem.kernel_psd), W, constant * u, margin, norm2
-    )
+    return Judgement(certify(primal, dual, problem.kernel_psd), W, constant * u, margin, norm2)
 
 
 class _Landmarks:

@@ -7,24 +7,23 @@ fit: check parameters -> validate X, y -> encode labels and weights -> Problem -
 from __future__ import annotations
 
 import numbers
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state, compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from polymargin._callbacks import CallbackSupport, FitReporter, with_callbacks
 from polymargin.exceptions import (
     CollapsedModelWarning,
     IndefiniteKernelWarning,
     NotSeparableWarning,
+    warn_user,
 )
 from polymargin.history import History
 from polymargin.kernels import KERNELS, Kernel, resolve_gamma
@@ -32,6 +31,7 @@ from polymargin.machines import Machine, find_machine
 from polymargin.problem import Problem
 from polymargin.scoring import KernelModel, linear_scores
 from polymargin.solvers.base import Solution, Stop
+from polymargin.validation import canonical, check_number, is_psd, is_symmetric, validate_named
 
 __all__ = ["MulticlassSVC"]
 
@@ -58,7 +58,8 @@ class MulticlassSVC(CallbackSupport, ClassifierMixin, BaseEstimator):
     kernel : {"linear", "rbf", "poly", "sigmoid", "precomputed"} or callable, default="linear"
         A callable gets two arrays of rows and returns the matrix of values.
     gamma : float, "scale" or "auto", default="scale"
-        Width of rbf, poly and sigmoid; "scale" is 1 / (n_features * X.var()).
+        Width of rbf, poly and sigmoid; "scale" is 1 / (n_features * variance of X), examples
+        counted by their sample_weight.
     degree, coef0 : float, default=3, 0.0
         poly: (gamma <x, z> + coef0)^degree; sigmoid: tanh(gamma <x, z> + coef0).
     intercept : {"auto", "none", "penalized", "free"}, default="auto"
@@ -117,7 +118,7 @@ class MulticlassSVC(CallbackSupport, ClassifierMixin, BaseEstimator):
     -----
     Hard margin on data that cannot be separated ends with status "not_separable" once the certified
     lower bound D on the optimal value, times the largest K_ii, exceeds
-    ``polymargin.solvers.base.HARD_MARGIN_LIMIT`` (1e7).
+    ``polymargin.solvers.base.HARD_MARGIN_LIMIT`` (1e9).
 
     Probabilities: wrap in ``CalibratedClassifierCV(method="temperature")``, which keeps the argmax.
 
@@ -202,17 +203,16 @@ class MulticlassSVC(CallbackSupport, ClassifierMixin, BaseEstimator):
         machine = self._check_parameters()
         X, y = self._validate(X, y)
         kept, classes, label, weight = self._encode(y, X.shape[0], sample_weight)
-        kernel = self._make_kernel(machine, X)
         rows = slice(None) if len(kept) == X.shape[0] else kept
         data = X[rows]
+        kernel = self._make_kernel(machine, data, None if sample_weight is None else weight)
         if kernel.name == "precomputed" and not isinstance(rows, slice):
             data = np.ascontiguousarray(data[:, kept])
         n_jobs = effective_n_jobs(self.n_jobs)
         hard = np.isinf(self.C)
-        cap = np.full(len(kept), np.inf) if hard else float(self.C) * weight
-        problem = Problem(
-            machine, kernel, data, label, cap, label, np.arange(len(classes)), n_jobs
-        )
+        per_class = self._class_weights(classes, label, weight)
+        cap = np.full(len(kept), np.inf) if hard else float(self.C) * weight * per_class[label]
+        problem = Problem(machine, kernel, data, label, cap, label, np.arange(len(classes)), n_jobs)
         self._check_kernel(problem)
         start = self._warm_start_point(X.shape[0], classes, kept, problem)
         reporter = FitReporter(self, X, y, problem, self._fitted_attributes(kernel, classes, X))
@@ -228,7 +228,9 @@ class MulticlassSVC(CallbackSupport, ClassifierMixin, BaseEstimator):
     def _check_parameters(self) -> Machine:
         machine = find_machine(self.machine)
         if isinstance(self.C, bool) or not isinstance(self.C, numbers.Real) or not self.C > 0:
-            raise ValueError(f"C must be a number > 0 (np.inf for the hard margin), got {self.C!r}.")
+            raise ValueError(
+                f"C must be a number > 0 (np.inf for the hard margin), got {self.C!r}."
+            )
         if not callable(self.kernel) and self.kernel not in (*KERNELS, "precomputed"):
             raise ValueError(
                 f"kernel must be one of {[*KERNELS, 'precomputed']} or a callable, "
@@ -238,23 +240,23 @@ class MulticlassSVC(CallbackSupport, ClassifierMixin, BaseEstimator):
             if self.gamma not in ("scale", "auto"):
                 raise ValueError(f"gamma must be > 0, 'scale' or 'auto', got {self.gamma!r}.")
         else:
-            _check_number("gamma", self.gamma, above=0.0)
-        _check_number("degree", self.degree, above=0.0)
-        _check_number("coef0", self.coef0)
-        _check_number("intercept_scaling", self.intercept_scaling, above=0.0)
-        _check_number("tol", self.tol, above=0.0)
-        _check_number("cache_mb", self.cache_mb, above=0.0)
+            check_number("gamma", self.gamma, above=0.0)
+        check_number("degree", self.degree, above=0.0)
+        check_number("coef0", self.coef0)
+        check_number("intercept_scaling", self.intercept_scaling, above=0.0)
+        check_number("tol", self.tol, above=0.0)
+        check_number("cache_mb", self.cache_mb, above=0.0)
         if not isinstance(self.max_iter, numbers.Integral) or self.max_iter < 1:
             raise ValueError(f"max_iter must be an integer >= 1, got {self.max_iter!r}.")
         if self.max_time is not None:
-            _check_number("max_time", self.max_time, above=0.0)
+            check_number("max_time", self.max_time, above=0.0)
         if self.solver not in ("auto", "block"):
             raise ValueError(f"solver must be 'auto' or 'block', got {self.solver!r}.")
         return machine
 
     def _validate(self, X: Any, y: Any) -> tuple[Any, np.ndarray]:
         precomputed = isinstance(self.kernel, str) and self.kernel == "precomputed"
-        X, y = _validate_named(
+        X, y = validate_named(
             self,
             X,
             y,
@@ -268,7 +270,7 @@ class MulticlassSVC(CallbackSupport, ClassifierMixin, BaseEstimator):
                 f"X must be the square kernel matrix of the training examples for "
                 f"kernel='precomputed', got shape {X.shape}."
             )
-        return _canonical(X), y
+        return canonical(X), y
 
     def _encode(
         self, y: np.ndarray, n: int, sample_weight: Any
@@ -293,30 +295,41 @@ class MulticlassSVC(CallbackSupport, ClassifierMixin, BaseEstimator):
         if len(classes) > np.iinfo(np.int16).max:
             raise ValueError(f"y has {len(classes)} classes; at most 32767 are supported.")
         weight = np.ones(len(kept)) if weight is None else weight[kept]
-        if self.class_weight is not None:
-            per_class = compute_class_weight(
-                self.class_weight, classes=classes, y=y[kept], sample_weight=weight
-            ) if self.class_weight == "balanced" else compute_class_weight(
-                self.class_weight, classes=classes, y=y[kept]
-            )
-            if (per_class <= 0).any():
-                raise ValueError("class_weight must be > 0 for every class; drop the class instead.")
-            weight = weight * per_class[label]
         return kept, classes, label.astype(np.int64), weight
 
-    def _make_kernel(self, machine: Machine, X: Any) -> Kernel:
+    def _class_weights(
+        self, classes: np.ndarray, label: np.ndarray, weight: np.ndarray
+    ) -> np.ndarray:
+        """The factor of each class; "balanced" counts examples by their weight."""
+        if self.class_weight is None:
+            return np.ones(len(classes))
+        if isinstance(self.class_weight, str) and self.class_weight == "balanced":
+            mass = np.bincount(label, weights=weight, minlength=len(classes))
+            return np.asarray(mass.sum() / (len(classes) * mass))
+        if not isinstance(self.class_weight, Mapping):
+            raise ValueError(
+                f"class_weight must be a dict, 'balanced' or None, got {self.class_weight!r}."
+            )
+        per_class = compute_class_weight(dict(self.class_weight), classes=classes, y=classes[label])
+        if not (per_class > 0).all():
+            raise ValueError("class_weight must be > 0 for every class; drop the class instead.")
+        return np.asarray(per_class)
+
+    def _make_kernel(self, machine: Machine, X: Any, weight: np.ndarray | None) -> Kernel:
         name = "callable" if callable(self.kernel) else str(self.kernel)
         kind = machine.resolve_intercept(self.intercept, name == "linear")
         offset = float(self.intercept_scaling) ** 2 if kind == "penalized" else 0.0
-        gamma = 1.0 if name in ("linear", "precomputed", "callable") else resolve_gamma(
-            self.gamma, X
+        gamma = (
+            1.0
+            if name in ("linear", "precomputed", "callable")
+            else resolve_gamma(self.gamma, X, weight)
         )
         function = self.kernel if callable(self.kernel) else None
         return Kernel(name, gamma, float(self.degree), float(self.coef0), offset, function)
 
     def _check_kernel(self, problem: Problem) -> None:
         """Definiteness (19.6): by theory, by Cholesky up to a size, else unknown (None)."""
-        if problem.kernel.name == "precomputed" and not _is_symmetric(problem.X):
+        if problem.kernel.name == "precomputed" and not is_symmetric(problem.X):
             raise ValueError("X is not symmetric; kernel='precomputed' needs K[i, j] == K[j, i].")
         diagonal = problem.diagonal
         if (diagonal < 0).any():
@@ -330,14 +343,13 @@ class MulticlassSVC(CallbackSupport, ClassifierMixin, BaseEstimator):
         psd = problem.kernel.is_psd
         if psd is None and problem.n_patterns <= _PSD_CHECK_LIMIT:
             everyone = np.arange(problem.n_patterns)
-            psd = _is_psd(problem.gram(everyone, everyone))
+            psd = is_psd(problem.gram(everyone, everyone))
         if psd is False:
-            warnings.warn(
+            warn_user(
                 "kernel: the kernel matrix is not positive semi-definite, so the duality gap "
                 "proves nothing and the result depends on random_state; use another kernel, or "
                 "shift the spectrum by adding a multiple of the identity to a precomputed one.",
                 IndefiniteKernelWarning,
-                stacklevel=3,
             )
         problem.kernel_psd = psd
 
@@ -348,11 +360,10 @@ class MulticlassSVC(CallbackSupport, ClassifierMixin, BaseEstimator):
         if not self.warm_start or not hasattr(self, "dual_coef_"):
             return None
         if n != self._n_train or not np.array_equal(classes, self.classes_):
-            warnings.warn(
+            warn_user(
                 "warm_start: the number of examples or the classes changed since the last fit; "
                 "starting cold.",
                 UserWarning,
-                stacklevel=3,
             )
             return None
         full = np.zeros((n, len(classes)))
@@ -436,12 +447,11 @@ class MulticlassSVC(CallbackSupport, ClassifierMixin, BaseEstimator):
     def _warn(self, solution: Solution, problem: Problem) -> None:
         certificate = solution.judgement.certificate
         if solution.status == "not_separable":
-            warnings.warn(
+            warn_user(
                 "C: the classes cannot be separated (no hard margin exists, or it is below "
-                "1/4400 of the data's radius); the model of the largest margin reached is kept. "
+                "1/44000 of the data's radius); the model of the largest margin reached is kept. "
                 "Use a finite C or a richer kernel.",
                 NotSeparableWarning,
-                stacklevel=3,
             )
         elif solution.status in ("max_iter", "max_time", "stalled"):
             advice = {
@@ -450,22 +460,20 @@ class MulticlassSVC(CallbackSupport, ClassifierMixin, BaseEstimator):
                 "stalled": "The arithmetic allows no further progress: increase tol, scale the "
                 "features, or use a smaller C.",
             }[solution.status]
-            warnings.warn(
+            warn_user(
                 f"Training ended ({solution.status}) with a relative duality gap of "
                 f"{certificate.relative_gap:.2e}, above tol={self.tol:g}. {advice}",
                 ConvergenceWarning,
-                stacklevel=3,
             )
         if not problem.is_hard and solution.status == "converged":
             zero_model = float(problem.cap.sum())
             if zero_model - certificate.dual <= float(self.tol) * zero_model:
-                warnings.warn(
+                warn_user(
                     "The model that scores every class zero is optimal within tol: the classes "
                     "overlap without a majority, where Crammer-Singer collapses, or C is too small. "
                     "Use a machine whose loss counts every class (Weston-Watkins), a richer kernel, "
                     "a larger C, or a smaller tol.",
                     CollapsedModelWarning,
-                    stacklevel=3,
                 )
 
     # -- predict -----------------------------------------------------------------------------
@@ -473,8 +481,8 @@ class MulticlassSVC(CallbackSupport, ClassifierMixin, BaseEstimator):
     def _check_input(self, X: Any) -> Any:
         check_is_fitted(self)
         precomputed = self._kernel.name == "precomputed"
-        return _canonical(
-            _validate_named(
+        return canonical(
+            validate_named(
                 self,
                 X,
                 accept_sparse=False if precomputed else "csr",
@@ -562,7 +570,7 @@ class MulticlassSVC(CallbackSupport, ClassifierMixin, BaseEstimator):
             Of the labels' dtype if it can hold ``reject_label``, of dtype object otherwise.
         """
         check_is_fitted(self)
-        _check_number("margin", margin, at_least=0.0)
+        check_number("margin", margin, at_least=0.0)
         if reject_label is not None and any(reject_label == label for label in self.classes_):
             raise ValueError(f"reject_label={reject_label!r} is one of the classes; use another.")
         scores = self.decision_function(X)
@@ -580,78 +588,3 @@ class MulticlassSVC(CallbackSupport, ClassifierMixin, BaseEstimator):
         labels = labels.astype(dtype)
         labels[rejected] = reject_label
         return labels
-
-
-def _check_number(
-    name: str, value: Any, above: float | None = None, at_least: float | None = None
-) -> None:
-    wanted = "a finite number"
-    good = isinstance(value, numbers.Real) and not isinstance(value, bool) and np.isfinite(value)
-    if above is not None:
-        wanted += f" > {above:g}"
-        good = good and value > above
-    if at_least is not None:
-        wanted += f" >= {at_least:g}"
-        good = good and value >= at_least
-    if not good:
-        raise ValueError(f"{name} must be {wanted}, got {value!r}.")
-
-
-def _validate_named(estimator: BaseEstimator, X: Any, *args: Any, **options: Any) -> Any:
-    """scikit-learn's validation; a NaN or infinity is reported with its column."""
-    try:
-        return validate_data(estimator, X, *args, **options)
-    except ValueError as error:
-        if "NaN" not in str(error) and "infinity" not in str(error):
-            raise
-        column = _first_bad_column(X)
-        if column is None:
-            raise
-        first, _, rest = str(error).partition("\n")
-        raise ValueError(f"{first} The first is in column {column}.\n{rest}") from error
-
-
-def _first_bad_column(X: Any) -> str | None:
-    try:
-        if sp.issparse(X):
-            bad = np.unique(X.tocoo().col[~np.isfinite(X.tocoo().data)])
-        else:
-            bad = np.flatnonzero(~np.isfinite(np.asarray(X, dtype=np.float64)).all(axis=0))
-    except (TypeError, ValueError):
-        return None
-    if not len(bad):
-        return None
-    names = getattr(X, "columns", None)
-    return f"{bad[0]}" if names is None else f"{bad[0]} ({names[int(bad[0])]!r})"
-
-
-def _canonical(X: Any) -> Any:
-    """CSR with sorted, unique columns (a copy only if it was not); dense as a plain array."""
-    if not sp.issparse(X):
-        return np.asarray(X)
-    if not X.has_canonical_format:
-        X = X.copy()
-        X.sum_duplicates()
-    return X
-
-
-def _is_symmetric(K: np.ndarray) -> bool:
-    scale = float(np.abs(K).max(initial=0.0))
-    eps = float(np.finfo(K.dtype).eps)
-    return all(
-        np.allclose(K[i : i + 512], K[:, i : i + 512].T, rtol=0.0, atol=1e3 * eps * scale)
-        for i in range(0, len(K), 512)
-    )
-
-
-def _is_psd(K: np.ndarray) -> bool:
-    """Cholesky with a jitter at rounding level; eigenvalues decide if it fails."""
-    K = np.array(K, dtype=np.float64)
-    K = 0.5 * (K + K.T)
-    level = len(K) * float(np.finfo(np.float64).eps) * max(float(np.abs(K).max()), 1e-300)
-    tolerance = max(level, 1e-8 * float(np.trace(K)) / len(K))
-    try:
-        np.linalg.cholesky(K + tolerance * np.eye(len(K)))
-    except np.linalg.LinAlgError:
-        return bool(np.linalg.eigvalsh(K)[0] >= -tolerance)
-    return True

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-__all__ = ["CollapsedModelWarning", "IndefiniteKernelWarning", "NotSeparableWarning"]
+import sys
+import warnings
+from pathlib import Path
+
+__all__ = ["CollapsedModelWarning", "IndefiniteKernelWarning", "NotSeparableWarning", "warn_user"]
 
 
 class NotSeparableWarning(UserWarning):
@@ -15,3 +19,12 @@ class CollapsedModelWarning(UserWarning):
 
 class IndefiniteKernelWarning(UserWarning):
     """The kernel is not positive semi-definite: a small duality gap proves nothing."""
+
+
+def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the line of the user's own code, however many frames of ours are in between."""
+    ours = (str(Path(__file__).parent), str(Path("sklearn") / "callback"))
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and any(part in frame.f_code.co_filename for part in ours):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level - 1)

@@ -74,7 +74,7 @@ class KernelField(NamedTuple):
     tick: np.ndarray
 
 
-def _read_dense(field: Any, i: int, classes: Any, count: int, out: Any) -> None:
+def _read_dense(field: Any, i: Any, classes: Any, count: Any, out: Any) -> None:
     for q in range(count):
         r = np.intp(classes[q])
         score = 0.0
@@ -83,20 +83,20 @@ def _read_dense(field: Any, i: int, classes: Any, count: int, out: Any) -> None:
         out[q] = score + field.constant[r] * field.scale
 
 
-def _difference_dense(field: Any, i: int, r: int, s: int) -> float:
+def _difference_dense(field: Any, i: Any, r: Any, s: Any) -> float:
     score = 0.0
     for t in range(field.X.shape[1]):
         score += (field.W[r, t] - field.W[s, t]) * field.X[i, t]
     return score + (field.constant[r] - field.constant[s]) * field.scale
 
 
-def _push_dense(field: Any, i: int, r: int, amount: float) -> None:
+def _push_dense(field: Any, i: Any, r: Any, amount: Any) -> None:
     for t in range(field.X.shape[1]):
         field.W[r, t] += amount * field.X[i, t]
     field.constant[r] += amount * field.scale
 
 
-def _push_pair_dense(field: Any, i: int, r: int, s: int, amount: float) -> None:
+def _push_pair_dense(field: Any, i: Any, r: Any, s: Any, amount: Any) -> None:
     for t in range(field.X.shape[1]):
         change = amount * field.X[i, t]
         field.W[r, t] += change
@@ -105,7 +105,7 @@ def _push_pair_dense(field: Any, i: int, r: int, s: int, amount: float) -> None:
     field.constant[s] -= amount * field.scale
 
 
-def _read_sparse(field: Any, i: int, classes: Any, count: int, out: Any) -> None:
+def _read_sparse(field: Any, i: Any, classes: Any, count: Any, out: Any) -> None:
     for q in range(count):
         out[q] = field.constant[np.intp(classes[q])] * field.scale
     for k in range(field.indptr[i], field.indptr[i + 1]):
@@ -115,7 +115,7 @@ def _read_sparse(field: Any, i: int, classes: Any, count: int, out: Any) -> None
             out[q] += value * field.V[t, np.intp(classes[q])]
 
 
-def _difference_sparse(field: Any, i: int, r: int, s: int) -> float:
+def _difference_sparse(field: Any, i: Any, r: Any, s: Any) -> float:
     score = 0.0
     for k in range(field.indptr[i], field.indptr[i + 1]):
         t = field.indices[k]
@@ -123,13 +123,13 @@ def _difference_sparse(field: Any, i: int, r: int, s: int) -> float:
     return score + (field.constant[r] - field.constant[s]) * field.scale
 
 
-def _push_sparse(field: Any, i: int, r: int, amount: float) -> None:
+def _push_sparse(field: Any, i: Any, r: Any, amount: Any) -> None:
     for k in range(field.indptr[i], field.indptr[i + 1]):
         field.V[field.indices[k], r] += amount * field.data[k]
     field.constant[r] += amount * field.scale
 
 
-def _push_pair_sparse(field: Any, i: int, r: int, s: int, amount: float) -> None:
+def _push_pair_sparse(field: Any, i: Any, r: Any, s: Any, amount: Any) -> None:
     for k in range(field.indptr[i], field.indptr[i + 1]):
         t = field.indices[k]
         change = amount * field.data[k]
@@ -139,20 +139,20 @@ def _push_pair_sparse(field: Any, i: int, r: int, s: int, amount: float) -> None
     field.constant[s] -= amount * field.scale
 
 
-def _always_ready(field: Any, i: int) -> bool:
+def _always_ready(field: Any, i: Any) -> bool:
     return True
 
 
-def _read_kernel(field: Any, i: int, classes: Any, count: int, out: Any) -> None:
+def _read_kernel(field: Any, i: Any, classes: Any, count: Any, out: Any) -> None:
     for q in range(count):
         out[q] = field.F[np.intp(classes[q]), i]
 
 
-def _difference_kernel(field: Any, i: int, r: int, s: int) -> float:
+def _difference_kernel(field: Any, i: Any, r: Any, s: Any) -> float:
     return np.float64(field.F[r, i]) - np.float64(field.F[s, i])
 
 
-def _push_kernel(field: Any, i: int, r: int, amount: float) -> None:
+def _push_kernel(field: Any, i: Any, r: Any, amount: Any) -> None:
     row = field.slot[i]
     field.tick[0] += 1
     field.used[row] = field.tick[0]
@@ -162,7 +162,7 @@ def _push_kernel(field: Any, i: int, r: int, amount: float) -> None:
         field.F[r, j] += change * field.rows[row, j]
 
 
-def _push_pair_kernel(field: Any, i: int, r: int, s: int, amount: float) -> None:
+def _push_pair_kernel(field: Any, i: Any, r: Any, s: Any, amount: Any) -> None:
     row = field.slot[i]
     field.tick[0] += 1
     field.used[row] = field.tick[0]
@@ -173,7 +173,7 @@ def _push_pair_kernel(field: Any, i: int, r: int, s: int, amount: float) -> None
         field.F[s, j] -= step
 
 
-def _row_is_ready(field: Any, i: int) -> bool:
+def _row_is_ready(field: Any, i: Any) -> bool:
     return bool(field.slot[i] >= 0)
 
 
@@ -198,27 +198,27 @@ _VERBS: dict[str, dict[type, Any]] = {
 }
 
 
-def read(field: Any, i: int, classes: Any, count: int, out: Any) -> None:
+def read(field: Any, i: Any, classes: Any, count: Any, out: Any) -> None:
     """Scores of pattern i for ``classes[:count]`` into ``out[:count]``."""
     _VERBS["read"][type(field)](field, i, classes, count, out)
 
 
-def difference(field: Any, i: int, r: int, s: int) -> float:
+def difference(field: Any, i: Any, r: Any, s: Any) -> float:
     """f_r(x_i) - f_s(x_i)."""
     return float(_VERBS["difference"][type(field)](field, i, r, s))
 
 
-def push(field: Any, i: int, r: int, amount: float) -> None:
+def push(field: Any, i: Any, r: Any, amount: Any) -> None:
     """Add ``amount`` times phi(x_i) to prototype r."""
     _VERBS["push"][type(field)](field, i, r, amount)
 
 
-def push_pair(field: Any, i: int, r: int, s: int, amount: float) -> None:
+def push_pair(field: Any, i: Any, r: Any, s: Any, amount: Any) -> None:
     """Add ``amount`` times phi(x_i) to prototype r and take it from prototype s."""
     _VERBS["push_pair"][type(field)](field, i, r, s, amount)
 
 
-def is_ready(field: Any, i: int) -> bool:
+def is_ready(field: Any, i: Any) -> bool:
     """Whether pattern i can be pushed without fetching a kernel row first."""
     return bool(_VERBS["is_ready"][type(field)](field, i))
 

@@ -46,8 +46,7 @@ class History:
         """A mapping of equally long one-dimensional arrays."""
         columns = zip(*self.checks, strict=True) if self.checks else [()] * len(Check._fields)
         return {
-            name: np.asarray(column)
-            for name, column in zip(Check._fields, columns, strict=True)
+            name: np.asarray(column) for name, column in zip(Check._fields, columns, strict=True)
         }
 
 

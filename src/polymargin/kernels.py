@@ -6,7 +6,7 @@ Every kernel is evaluated on blocks by BLAS and NumPy, in the dtype of its opera
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -126,6 +126,15 @@ class Kernel:
         """True where theory guarantees it, None where the matrix itself must be looked at."""
         return KERNELS[self.name].is_psd(self) if self.name in KERNELS else None
 
+    def folded(self) -> tuple[Kernel, float]:
+        """The same kernel with gamma = 1 on data multiplied by a factor.
+
+        sqrt(gamma) x stays in the range of float32 where x or gamma alone may not.
+        """
+        if self.name not in ("rbf", "poly", "sigmoid"):
+            return self, 1.0
+        return replace(self, gamma=1.0), float(np.sqrt(self.gamma))
+
     def block(self, A: Any, B: Any, a: np.ndarray | None, b: np.ndarray | None) -> Block:
         """Kernel values (offset included) between the rows of A and B.
 
@@ -164,15 +173,31 @@ class Kernel:
         return values + self.offset
 
 
-def resolve_gamma(gamma: float | str, X: Any) -> float:
-    """The number behind "scale" (1 / (d var X)) and "auto" (1 / d), as in scikit-learn."""
+def resolve_gamma(gamma: float | str, X: Any, weight: np.ndarray | None = None) -> float:
+    """The number behind "scale" (1 / (d var X), rows counted by weight) and "auto" (1 / d)."""
     if gamma == "scale":
-        if sp.issparse(X):
-            mean = X.mean()
-            variance = float((X.multiply(X)).mean() - mean**2)
-        else:
-            variance = float(X.var(dtype=np.float64))
+        variance = _variance(X, weight)
         return 1.0 / (X.shape[1] * variance) if variance > 0 else 1.0
     if gamma == "auto":
         return 1.0 / X.shape[1]
     return float(gamma)
+
+
+def _variance(X: Any, weight: np.ndarray | None) -> float:
+    """Variance over all entries of X, a row of weight 2 counting twice."""
+    w = np.ones(X.shape[0]) if weight is None else weight
+    cells = w.sum() * X.shape[1]
+    if sp.issparse(X):
+        mean = float(w @ np.asarray(X.sum(axis=1)).ravel()) / cells
+        # (x - mean)^2 over the stored entries, mean^2 over the zeros
+        stored = np.repeat(w, np.diff(X.indptr))
+        centred = X.data.astype(np.float64) - mean
+        return float(stored @ (centred * centred) + (cells - stored.sum()) * mean**2) / cells
+    if weight is None:
+        return float(X.var(dtype=np.float64))
+    mean = float(w @ X.sum(axis=1, dtype=np.float64)) / cells
+    total = 0.0
+    for start in range(0, X.shape[0], 4096):
+        centred = X[start : start + 4096] - np.float64(mean)
+        total += float(w[start : start + 4096] @ np.einsum("ij,ij->i", centred, centred))
+    return total / cells

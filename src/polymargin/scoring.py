@@ -40,13 +40,14 @@ class KernelModel:
     def __init__(
         self, kernel: Kernel, landmarks: Any, tau: np.ndarray, intercept: np.ndarray
     ) -> None:
-        self.kernel = kernel
+        self.kernel, self.factor = kernel.folded()
         self.landmarks = landmarks
         self.tau = tau
         self.intercept = intercept
         self.norms = None
         if kernel.name != "precomputed" and kernel.function is None:
-            self.norms = squared_norms(landmarks)
+            self.landmarks = landmarks * self.factor
+            self.norms = squared_norms(self.landmarks)
 
     def scores(self, X: Any, dtype: Any = np.float64, n_jobs: int = 1) -> np.ndarray:
         """(n, R) scores computed in the given dtype."""
@@ -54,13 +55,13 @@ class KernelModel:
         tau = self.tau.astype(dtype)
         landmarks = self.landmarks
         if self.norms is not None:
-            landmarks = landmarks.astype(dtype)
+            landmarks = landmarks.astype(dtype, copy=False)
 
         def work(rows: slice) -> None:
             block = X[rows]
             a = None
             if self.norms is not None:
-                block = block.astype(dtype)
+                block = (block * self.factor).astype(dtype, copy=False)
                 a = squared_norms(block)
             K = self.kernel.block(block, landmarks, a, self.norms)
             out[rows] = np.asarray(K, dtype=dtype) @ tau
@@ -86,7 +87,7 @@ class KernelModel:
         S[rows, best] = -np.inf
         lead = top - S.max(axis=1)
         largest = float(self.norms.max(initial=0.0))
-        exponent = self.kernel.gamma * (squared_norms(X) + largest)
+        exponent = self.factor**2 * squared_norms(X) + largest
         unit = float(np.finfo(np.float32).eps)
         weight = float(np.abs(self.tau).sum(axis=0).max(initial=0.0))
         # sqrt of the number of terms would do on average; 8 covers products, sums and exp

@@ -16,13 +16,12 @@ import numpy as np
 from polymargin.certificate import Certificate, Judgement, certify, judge
 from polymargin.history import Check, History, Snapshot
 from polymargin.problem import Problem
-from polymargin.solvers.body import MARGIN, Duals
 
 __all__ = ["HARD_MARGIN_LIMIT", "Deadline", "Progress", "Solution", "Stop", "deferred_interrupt"]
 
-HARD_MARGIN_LIMIT = 1e7
+HARD_MARGIN_LIMIT = 1e9
 """A hard-margin problem is called not separable once its certified lower bound D on the optimal
-value, times the largest K_ii, exceeds this: the margin is then below 1/4400 of the data's radius."""
+value, times the largest K_ii, exceeds this: the margin is then below 1/44000 of the data's radius."""
 
 
 @dataclass(frozen=True)
@@ -96,9 +95,7 @@ def deferred_interrupt(deadline: Deadline) -> Iterator[None]:
 class Progress:
     """Counts passes, keeps the history and the best dual point, and asks the judge at the end."""
 
-    def __init__(
-        self, problem: Problem, stop: Stop, history: History, snapshot: Snapshot
-    ) -> None:
+    def __init__(self, problem: Problem, stop: Stop, history: History, snapshot: Snapshot) -> None:
         self.problem = problem
         self.snapshot = snapshot
         self.deadline = Deadline(stop)
@@ -201,31 +198,3 @@ class Budget:
     def learn(self, seconds: float, visits: float) -> None:
         if visits > 2000:
             self.rate = max(1.0, 0.5 * (self.rate + 1e9 * seconds / visits))
-
-
-def make_duals(problem: Problem, patterns: np.ndarray | slice, tau: np.ndarray) -> Duals:
-    """The variables of some patterns, with empty lists.
-
-    A zero vector cannot be separated by any margin: the hard machine leaves it out (its cap is 0)
-    and says so in the end.
-    """
-    diagonal = problem.diagonal[patterns]
-    cap = problem.cap[patterns]
-    return Duals(
-        own=problem.own[patterns],
-        label=problem.label[patterns],
-        first=problem.first,
-        cap=np.where((diagonal <= 0.0) & np.isinf(cap), 0.0, cap),
-        diagonal=diagonal,
-        inverse=1.0 / np.maximum(diagonal, 1e-300),
-        tau=tau,
-        active=np.empty(tau.shape, dtype=np.int16),
-        n_active=np.zeros(len(tau), dtype=np.int32),
-    )
-
-
-def empty_totals() -> np.ndarray:
-    """The array of totals of ``descend`` and ``screen``."""
-    totals = np.zeros(7)
-    totals[MARGIN] = np.inf
-    return totals

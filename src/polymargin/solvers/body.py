@@ -13,10 +13,25 @@ import numpy as np
 
 from polymargin._jit import jit
 from polymargin.fields import difference, is_ready, push, push_pair, read
+from polymargin.problem import Problem
 from polymargin.solvers.patterns import crammer_singer_step
 
-__all__ = ["GAIN", "GAP", "LOSS", "MARGIN", "OWN", "STEPS", "VISITS", "Duals", "descend", "descend_until", "screen",
-           "shuffle"]
+__all__ = [
+    "GAIN",
+    "GAP",
+    "LOSS",
+    "MARGIN",
+    "OWN",
+    "STEPS",
+    "VISITS",
+    "Duals",
+    "descend",
+    "descend_until",
+    "empty_totals",
+    "make_duals",
+    "screen",
+    "shuffle",
+]
 
 # places in the array of totals
 GAP, GAIN, STEPS, VISITS, LOSS, OWN, MARGIN = range(7)
@@ -29,8 +44,8 @@ class Duals(NamedTuple):
     ----------
     own : (n,) prototype a_i to which pattern i is assigned.
     label : (n,) class of pattern i.
-    first : (Q + 1,) the prototypes of class c are first[c] .. first[c + 1] - 1; those of the own
-        class other than a_i do not take part in pattern i.
+    prototype_class : (R,) class of prototype r; prototypes of the own class other than a_i do not
+        take part in pattern i.
     cap : (n,) C_i, infinite for the hard margin.
     diagonal, inverse : (n,) K_ii and 1 / K_ii (1e300 for a zero vector).
     tau : (n, R) the variables.
@@ -41,13 +56,41 @@ class Duals(NamedTuple):
 
     own: np.ndarray
     label: np.ndarray
-    first: np.ndarray
+    prototype_class: np.ndarray
     cap: np.ndarray
     diagonal: np.ndarray
     inverse: np.ndarray
     tau: np.ndarray
     active: np.ndarray
     n_active: np.ndarray
+
+
+def make_duals(problem: Problem, patterns: np.ndarray | slice, tau: np.ndarray) -> Duals:
+    """The variables of some patterns, with empty lists.
+
+    A zero vector cannot be separated by any margin: the hard machine leaves it out (its cap is 0)
+    and says so in the end.
+    """
+    diagonal = problem.diagonal[patterns]
+    cap = problem.cap[patterns]
+    return Duals(
+        own=problem.own[patterns],
+        label=problem.label[patterns],
+        prototype_class=problem.prototype_class,
+        cap=np.where((diagonal <= 0.0) & np.isinf(cap), 0.0, cap),
+        diagonal=diagonal,
+        inverse=1.0 / np.maximum(diagonal, 1e-300),
+        tau=tau,
+        active=np.empty(tau.shape, dtype=np.int16),
+        n_active=np.zeros(len(tau), dtype=np.int32),
+    )
+
+
+def empty_totals() -> np.ndarray:
+    """The array of totals of ``descend`` and ``screen``."""
+    totals = np.zeros(7)
+    totals[MARGIN] = np.inf
+    return totals
 
 
 @jit
@@ -73,7 +116,7 @@ def descend(
     threshold: float,
     relaxation: float,
     hard_cap: float,
-    budget: int,
+    budget: Any,
     totals: Any,
 ) -> tuple[int, int]:
     """Visit ``queue[begin:end]`` once; variables and patterns that cannot move leave their lists.
@@ -281,8 +324,16 @@ def descend_until(
             totals[GAP] = 0.0
             totals[STEPS] = 0.0
         begin, end = descend(
-            field, duals, queue, begin, end, 0.0, relaxation, hard_cap,
-            budget - np.int64(totals[VISITS] - visited), totals,
+            field,
+            duals,
+            queue,
+            begin,
+            end,
+            0.0,
+            relaxation,
+            hard_cap,
+            budget - np.int64(totals[VISITS] - visited),
+            totals,
         )
         if begin < end:
             return begin, end, passes
@@ -293,31 +344,22 @@ def descend_until(
 
 
 @jit
-def _largest(S: Any, k: int, low: int, high: int) -> float:
-    """max of S[k, low:high], in four chains so that one comparison need not wait for the last."""
-    a = b = c = d = -np.inf
-    r = low
-    while r + 3 < high:
-        a = S[k, r] if S[k, r] > a else a
-        b = S[k, r + 1] if S[k, r + 1] > b else b
-        c = S[k, r + 2] if S[k, r + 2] > c else c
-        d = S[k, r + 3] if S[k, r + 3] > d else d
-        r += 4
-    while r < high:
-        a = S[k, r] if S[k, r] > a else a
-        r += 1
-    return max(max(a, b), max(c, d))
-
-
-@jit
 def screen(
-    S: Any, patterns: Any, duals: Any, queue: Any, end: int, hard_cap: float, totals: Any
+    S: Any,
+    shift: Any,
+    patterns: Any,
+    duals: Any,
+    queue: Any,
+    end: int,
+    hard_cap: float,
+    totals: Any,
 ) -> int:
     """Sum the certificate over finished scores and queue the patterns that violate it.
 
     Parameters
     ----------
-    S : (k, R) scores of the ``patterns``.
+    S, shift : (R, k) and (R,)
+        ``S[r] + shift[r]`` are the scores of the ``patterns`` for prototype r.
     queue, end : the violating patterns are appended from ``end`` on.
     totals : GAP, LOSS (sum of C_i xi_i), OWN (sum of tau_{i,a_i}) are added to, MARGIN
         (smallest f_a - max f of the other classes) is lowered.
@@ -327,42 +369,51 @@ def screen(
     end : int
         The new end of the queue.
     """
-    R = S.shape[1]
-    for k in range(S.shape[0]):
+    R, size = S.shape
+    label = np.empty(size, dtype=np.int64)
+    rivals = np.empty(size)
+    for k in range(size):
+        label[k] = duals.label[patterns[k]]
+        rivals[k] = -np.inf
+    for r in range(R):
+        c = duals.prototype_class[r]
+        add = shift[r]
+        for k in range(size):
+            score = S[r, k] + add
+            rivals[k] = score if score > rivals[k] and label[k] != c else rivals[k]
+    for k in range(size):
         p = patterns[k]
         own = duals.own[p]
-        label = duals.label[p]
         cap = duals.cap[p]
         gap_cap = cap if cap < np.inf else hard_cap
         own_tau = duals.tau[p, own]
-        own_F = S[k, own] - 1.0
-        low = duals.first[label]
-        high = duals.first[label + 1]
-        highest = max(_largest(S, k, 0, low), _largest(S, k, high, R))
-        totals[MARGIN] = min(totals[MARGIN], S[k, own] - highest)
-        xi = max(highest - own_F, 0.0)
-        totals[LOSS] += gap_cap * xi
-        totals[OWN] += own_tau
+        own_F = S[own, k] + shift[own] - 1.0
+        highest = rivals[k]
+        totals[MARGIN] = min(totals[MARGIN], own_F + 1.0 - highest)
         if own_tau == 0.0:
-            if xi <= 0.0:
+            if highest <= own_F:
                 continue
-            totals[GAP] += gap_cap * xi
+            totals[LOSS] += gap_cap * (highest - own_F)
+            totals[GAP] += gap_cap * (highest - own_F)
             duals.active[p, 0] = own
             count = 1
             for r in range(R):
-                if S[k, r] > own_F and (r < low or r >= high):
+                if S[r, k] + shift[r] > own_F and duals.prototype_class[r] != label[k]:
                     duals.active[p, count] = r
                     count += 1
         else:
             highest = max(highest, own_F)
+            totals[LOSS] += gap_cap * (highest - own_F)
+            totals[OWN] += own_tau
             lowest = np.inf
             gap = max(gap_cap - own_tau, 0.0) * (highest - own_F)
             if cap > own_tau:
                 lowest = own_F
             for r in range(R):
                 if duals.tau[p, r] < 0.0:
-                    lowest = min(lowest, S[k, r])
-                    gap -= duals.tau[p, r] * (highest - S[k, r])
+                    score = S[r, k] + shift[r]
+                    lowest = min(lowest, score)
+                    gap -= duals.tau[p, r] * (highest - score)
             totals[GAP] += gap
             if not highest > lowest:
                 continue
@@ -372,7 +423,7 @@ def screen(
                 count = 1
             for r in range(R):
                 # wanted at least as much as the least wanted one that has weight: (1.8)
-                if S[k, r] >= lowest and (r < low or r >= high):
+                if S[r, k] + shift[r] >= lowest and duals.prototype_class[r] != label[k]:
                     duals.active[p, count] = r
                     count += 1
         duals.n_active[p] = count

@@ -148,18 +148,23 @@ class _WorkingData:
         self.problem = problem
         self.dtype = dtype
         self.shift = _centre(problem, dtype)
+        self.kernel, self.factor = problem.kernel.folded()
         self.ids = np.empty(0, dtype=np.int64)
         self.X = self.prepare(self.ids)
         self.norms = self.norms_of(self.X)
 
     def prepare(self, ids: Any) -> Any:
-        """Rows of X in the working dtype, centred where that helps."""
-        if self.problem.kernel.name == "precomputed":
+        """Rows of X in the working dtype, scaled by the width and centred where that helps."""
+        if self.kernel.name == "precomputed":
             return None
         X = self.problem.X[ids]
+        if self.kernel.function is not None:
+            return X
         if self.shift is not None:
-            return (X - self.shift).astype(self.dtype, copy=False)
-        return X if self.problem.kernel.function is not None else X.astype(self.dtype, copy=False)
+            X = X - self.shift
+        if self.factor != 1.0:
+            X = X * self.factor
+        return X.astype(self.dtype, copy=False)
 
     def norms_of(self, X: Any) -> np.ndarray | None:
         if self.problem.norms is None:
@@ -188,7 +193,7 @@ class _WorkingData:
             self.norms = self.norms[positions]
 
     def block(self, positions: np.ndarray, columns: slice) -> np.ndarray:
-        kernel = self.problem.kernel
+        kernel = self.kernel
         if self.X is None:
             return kernel.block(self.problem.X[self.ids[positions]], self.ids[columns], None, None)
         a = b = None
@@ -198,7 +203,7 @@ class _WorkingData:
 
     def against(self, patterns: np.ndarray, positions: np.ndarray) -> np.ndarray:
         """Kernel values of any patterns against positions of the working set."""
-        kernel = self.problem.kernel
+        kernel = self.kernel
         if self.X is None:
             return kernel.block(self.problem.X[patterns], self.ids[positions], None, None)
         X = self.prepare(patterns)

@@ -23,8 +23,6 @@ from polymargin.solvers.base import (
     Solution,
     Stop,
     deferred_interrupt,
-    empty_totals,
-    make_duals,
     seed_state,
 )
 from polymargin.solvers.body import (
@@ -35,8 +33,11 @@ from polymargin.solvers.body import (
     STEPS,
     VISITS,
     descend_until,
+    empty_totals,
+    make_duals,
     screen,
 )
+from polymargin.solvers.interior import Leap
 
 __all__ = ["solve_linear"]
 
@@ -87,7 +88,7 @@ class _Sweeps:
         self.random = seed_state(seed)
         width = problem.X.shape[1] if not sp.issparse(problem.X) else problem.X.nnz / max(n, 1)
         self.budget = Budget(30.0 + width)
-        self.block = max(256, min(4096, 1_000_000 // (R + 8)))
+        self.block = max(256, min(8192, 65536 // R))
         if not self.is_cold:
             self.refresh()
 
@@ -105,11 +106,19 @@ class _Sweeps:
         field.constant[:] = field.scale * tau.sum(axis=0)
 
     def scores(self, rows: slice) -> np.ndarray:
+        """(R, k) scores of a block, without the constant feature."""
         X, field = self.problem.X, self.field
-        prototypes = field.V if isinstance(field, SparseField) else field.W.T
-        S = np.asarray(X[rows] @ prototypes)
-        S += field.constant * field.scale
-        return S
+        if isinstance(field, SparseField):
+            return np.ascontiguousarray((X[rows] @ field.V).T)
+        return field.W @ X[rows].T
+
+    def screen(self, rows: slice, end: int, hard_cap: float, totals: np.ndarray) -> int:
+        """Screen a block of rows; the new end of the queue comes back."""
+        patterns = np.ascontiguousarray(self.everyone[rows])
+        shift = self.field.constant * self.field.scale
+        return screen(
+            self.scores(rows), shift, patterns, self.duals, self.queue, end, hard_cap, totals
+        )
 
     @property
     def norm2(self) -> float:
@@ -138,8 +147,18 @@ class _Sweeps:
             before = totals[VISITS]
             started = time.perf_counter()
             begin, end, finished = descend_until(
-                self.field, self.duals, self.queue, begin, end, target, most - made, self.random,
-                _RELAXATION, hard_cap, self.budget.visits, totals,
+                self.field,
+                self.duals,
+                self.queue,
+                begin,
+                end,
+                target,
+                most - made,
+                self.random,
+                _RELAXATION,
+                hard_cap,
+                self.budget.visits,
+                totals,
             )
             self.budget.learn(time.perf_counter() - started, totals[VISITS] - before)
             made += finished
@@ -161,10 +180,7 @@ class _Sweeps:
         hard_cap = self.hard_cap()
         for c in blocks:
             rows = slice(int(c), n, k)
-            end = screen(
-                self.scores(rows), self.everyone[rows], self.duals, self.queue, 0, hard_cap,
-                empty_totals(),
-            )
+            end = self.screen(rows, 0, hard_cap, empty_totals())
             self.passes(end, np.inf, 1, hard_cap)
             if self.progress.deadline.why_stop(0):
                 break
@@ -176,10 +192,7 @@ class _Sweeps:
         hard_cap = self.hard_cap()
         end = 0
         for rows in row_blocks(self.problem.n_patterns, self.block):
-            end = screen(
-                self.scores(rows), self.everyone[rows], self.duals, self.queue, end, hard_cap,
-                totals,
-            )
+            end = self.screen(rows, end, hard_cap, totals)
         norm2 = self.norm2
         if self.problem.is_hard:
             margin, own = totals[MARGIN], totals[OWN]
@@ -210,6 +223,7 @@ class _Sweeps:
         limit = HARD_MARGIN_LIMIT / max(float(problem.diagonal.max(initial=0.0)), 1e-300)
         lost = problem.is_hard and bool((problem.diagonal <= 0.0).any())
         refreshed_at = -1
+        leap = Leap(problem, progress)
         while True:
             primal, dual, end, gap = self.check()
             relative = progress.record(primal, dual, end)
@@ -228,6 +242,12 @@ class _Sweeps:
             if problem.is_hard and (lost or dual > limit):
                 return progress.finish("not_separable", *self.support())
             reason = progress.why_stop()
+            if reason is None and leap.is_worth_it():
+                tau = leap.point(dual, float(self.duals.tau.max(initial=0.0)))
+                if tau is not None:
+                    self.duals.tau[:] = tau
+                    self.refresh()
+                    continue
             if reason is None:
                 target = _SHRINK_UNTIL * gap
                 if primal < np.inf:
@@ -245,8 +265,10 @@ class _Sweeps:
                 return progress.finish(reason, *self.support())
 
     def support(self) -> tuple[np.ndarray, np.ndarray]:
-        support = np.flatnonzero(self.duals.tau[self.everyone, self.problem.own])
-        return support, self.duals.tau[support]
+        flat = self.duals.tau.ravel()
+        own = flat.take(self.everyone * self.problem.n_prototypes + self.problem.own)
+        support = np.flatnonzero(own)
+        return support, self.duals.tau.take(support, axis=0)
 
     def point(self, primal: float) -> tuple[float, np.ndarray, np.ndarray]:
         """What the best point is compared by: P, or minus the margin while P is infinite."""
@@ -259,5 +281,6 @@ def _make_field(problem: Problem) -> DenseField | SparseField:
     constant = np.zeros(R)
     if sp.issparse(X):
         V = np.zeros((X.shape[1], R))
-        return SparseField(*map(as_read_only, (X.data, X.indices, X.indptr)), V, constant, scale)
+        data, indices, indptr = map(as_read_only, (X.data, X.indices, X.indptr))
+        return SparseField(data, indices, indptr, V, constant, scale)
     return DenseField(as_read_only(X), np.zeros((R, X.shape[1])), constant, scale)

@@ -22,8 +22,6 @@ from polymargin.solvers.base import (
     Solution,
     Stop,
     deferred_interrupt,
-    empty_totals,
-    make_duals,
     seed_state,
 )
 from polymargin.solvers.body import (
@@ -35,9 +33,12 @@ from polymargin.solvers.body import (
     STEPS,
     VISITS,
     descend,
+    empty_totals,
+    make_duals,
     screen,
     shuffle,
 )
+from polymargin.solvers.interior import Leap
 from polymargin.solvers.rows import KernelRows
 
 __all__ = ["solve_kernel"]
@@ -181,17 +182,17 @@ class _WorkingSet:
     def screen(self) -> tuple[int, np.ndarray]:
         """Queue of the violating patterns of the set and the certificate's sums over it."""
         totals = empty_totals()
-        S = np.ascontiguousarray(self.F.T)
-        end = screen(S, self.everyone, self.duals, self.queue, 0, self.hard_cap(), totals)
+        shift = np.zeros(len(self.F), dtype=self.dtype)
+        end = screen(
+            self.F, shift, self.everyone, self.duals, self.queue, 0, self.hard_cap(), totals
+        )
         return end, totals
 
     def visit(self, end: int, threshold: float) -> np.ndarray:
         """One pass over the queue in compiled pieces; rows that are missing are fetched ahead."""
         totals = empty_totals()
         pool, progress = self.pool, self.progress
-        field = KernelField(
-            pool.rows, pool.slot, self.F, len(self.ids), pool.used, pool.tick
-        )
+        field = KernelField(pool.rows, pool.slot, self.F, len(self.ids), pool.used, pool.tick)
         hard_cap = self.hard_cap()
         begin = 0
         shuffle(self.queue, end, self.random)
@@ -199,8 +200,16 @@ class _WorkingSet:
             before = totals[VISITS]
             started = time.perf_counter()
             begin, end = descend(
-                field, self.duals, self.queue, begin, end, threshold, _RELAXATION, hard_cap,
-                self.budget.visits, totals,
+                field,
+                self.duals,
+                self.queue,
+                begin,
+                end,
+                threshold,
+                _RELAXATION,
+                hard_cap,
+                self.budget.visits,
+                totals,
             )
             self.budget.learn(time.perf_counter() - started, totals[VISITS] - before)
             if begin < end:
@@ -213,24 +222,20 @@ class _WorkingSet:
         return totals
 
     def descend_until(self, target: float) -> bool:
-        """Passes until the gap inside the set is below ``target``; did anything move?"""
+        """Passes until the gap inside the set is below ``target``; whether anything moved."""
         threshold = 0.0
-        moved = False
+        before = self.progress.steps
         for _ in range(1000):
             end, sums = self.screen()
             if sums[GAP] <= target or end == 0:
-                return True
+                break
             totals = self.visit(end, threshold)
-            if totals[STEPS] == 0:
-                if threshold == 0.0:
-                    return moved
-                threshold = 0.0
-                continue
-            moved = True
-            threshold = totals[GAIN] / len(self.ids)
+            if totals[STEPS] == 0 and threshold == 0.0:
+                break
+            threshold = totals[GAIN] / len(self.ids) if totals[STEPS] else 0.0
             if self.progress.why_stop():
-                return True
-        return moved
+                break
+        return self.progress.steps > before
 
     # -- the run -----------------------------------------------------------------------------
 
@@ -280,11 +285,13 @@ class _WorkingSet:
         gap = float(np.where(np.isinf(problem.cap), 1.0, problem.cap).sum())
         primal = 0.0
         refreshed_at = -1
+        idle = 0
+        leap = Leap(problem, progress)
         while True:
             target = _SHRINK_UNTIL * gap
             if primal < np.inf:
                 target = max(target, _SAFETY * stop.tol * primal)
-            moved = self.descend_until(target)
+            idle = 0 if self.descend_until(target) else idle + 1
             if problem.is_hard:
                 self.rescale()
             primal, dual, gap, violating = self.check()
@@ -296,15 +303,29 @@ class _WorkingSet:
                 judgement = progress.judged(support, tau)
                 if judgement.certificate.relative_gap <= stop.tol:
                     return progress.finish("converged", support, tau, judgement)
-                moved = False
+                idle = 2  # the judge sees more than these scores show
             if problem.is_hard and (lost or dual > limit):
                 return progress.finish("not_separable", *self.support())
             reason = progress.why_stop()
-            if reason is None and not moved and not len(violating):
+            if reason is None and leap.is_worth_it():
+                tau = leap.point(dual, float(self.duals.tau.max(initial=0.0)))
+                if tau is not None:
+                    self.tau = tau
+                    self.first = np.arange(problem.n_patterns)
+                    self.prepare(np.float64)
+                    gap = 0.0
+                    continue
+            if reason is None and (np.isnan(gap) or (idle > 1 and not len(violating))):
                 reason = self.sharpen(refreshed_at)
                 refreshed_at = progress.steps
+                idle = 0
+                continue_afresh = reason is None
+            else:
+                continue_afresh = False
             if reason is not None:
                 return progress.finish(reason, *self.support())
+            if continue_afresh:
+                continue
             if len(violating) < 0.05 * len(self.ids):
                 self.trim()
             self.grow(violating[: max(len(self.ids), 500)])

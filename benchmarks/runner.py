@@ -1,0 +1,43 @@
+"""Runs benchmarks one after the other and says at the end what was left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from benchmarks import covtype, linear, machine, rbf
+from benchmarks.options import Options
+from benchmarks.report import Report, publish
+
+__all__ = ["BENCHMARKS", "run"]
+
+BENCHMARKS: dict[str, Callable[[Options], Report]] = {
+    "linear": linear.run,
+    "rbf": rbf.run,
+    "covtype": covtype.run,
+}
+
+
+def run(names: Sequence[str], options: Options) -> int:
+    """Run the named benchmarks, write their reports, and return the exit code (always 0)."""
+    machine.require_one_thread()
+    facts = machine.facts()
+    print(machine.describe(facts), flush=True)
+    reports = []
+    for name in names:
+        print(f"\n== {name}", flush=True)
+        report = BENCHMARKS[name](options)
+        publish(report, facts, options)
+        reports.append(report)
+    _summarise(reports)
+    return 0
+
+
+def _summarise(reports: Sequence[Report]) -> None:
+    print("\n== summary")
+    for report in reports:
+        for verdict in report.verdicts:
+            print(f"{report.name}: {verdict.line()}")
+    missing = [f"{report.name}: {row}" for report in reports for row in report.missing]
+    print("missing rows:" if missing else "missing rows: none")
+    for row in missing:
+        print(f"  {row}")

@@ -1,0 +1,261 @@
+"""A primal-dual interior point for small or badly conditioned problems.
+
+Block descent crawls where features have very different scales, where C is large, or where the
+margin is hard; an interior point does not notice.  One iteration costs a Cholesky factorisation of
+order R d, so it is called only where that is cheaper than what descent has spent already.
+
+Problem card: the dual (1.2) in the variables delta = C e_own - tau >= 0, sum_r delta_ir = C_i, with
+s_ir = theta_i - F_ir >= 0 and the central path delta_ir s_ir = mu.  W = W(tau) and s = theta - F hold
+exactly at every iterate, so the gap is sum delta s.  Eliminating delta, s and theta from Newton's
+equations leaves::
+
+    (I + sum_i Theta_i (x) x_i x_i') vec(dW) = r ,   Theta_i = diag(w_i) - w_i w_i' / sum(w_i) ,
+    w_ir = delta_ir / s_ir
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+from polymargin.certificate import judge
+from polymargin.problem import Problem
+from polymargin.solvers.base import HARD_MARGIN_LIMIT, Progress
+
+__all__ = ["Leap", "central_path", "expected_seconds"]
+
+_ITERATIONS = 100
+_FLOPS_PER_SECOND = 1.5e10
+_LARGEST_ORDER = 2000
+_LARGEST_GRAM = 700
+
+
+class Leap:
+    """Decides when descent is too slow and offers the interior point's dual point instead.
+
+    A leap is worth it once descent has spent half of what the leap will cost and, by the rate of its
+    last checks, still needs more than twice that.
+    """
+
+    def __init__(self, problem: Problem, progress: Progress) -> None:
+        self.problem = problem
+        self.progress = progress
+        self.left = 3
+        n, R = problem.n_patterns, problem.n_prototypes
+        self.cost = np.inf
+        if R == int(problem.prototype_class[-1]) + 1 and problem.kernel_psd is not False:
+            width = problem.X.shape[1] + 1 if problem.kernel.is_linear else n
+            small = width * R <= _LARGEST_ORDER and n * width <= 50_000_000
+            if small and (problem.kernel.is_linear or n <= _LARGEST_GRAM):
+                self.cost = expected_seconds(n, width, R)
+
+    def is_worth_it(self) -> bool:
+        """Whether to leap now."""
+        seconds = self.progress.deadline.seconds
+        checks = self.progress.history.checks
+        if not self.left or seconds < 0.5 * self.cost or len(checks) < 3:
+            return False
+        stop = self.progress.stop
+        limit = stop.max_time
+        if limit is not None and seconds + self.cost > limit:
+            return False
+        first, last = checks[-3], checks[-1]
+        if not np.isfinite(last.relative_gap):
+            return len(checks) > 8
+        if not last.relative_gap < first.relative_gap:
+            return True
+        rate = np.log(first.relative_gap / last.relative_gap)
+        remaining = np.log(max(last.relative_gap / stop.tol, 1.0)) / rate
+        return bool(remaining * (last.seconds - first.seconds) > 2.0 * self.cost)
+
+    def point(self, dual: float, largest: float) -> np.ndarray | None:
+        """A dual point (n, R) that is better than the current one, whose dual value is given.
+
+        Where C is huge or infinite, caps well above the largest weight so far are tried first: they
+        spare digits, and a solution that stays below them solves the problem itself.
+        """
+        self.left -= 1
+        problem, progress = self.problem, self.progress
+        X = _features(problem)
+        last = 100.0 * HARD_MARGIN_LIMIT / float(problem.diagonal.max())
+        whole = np.full(len(problem.cap), last) if problem.is_hard else problem.cap
+        start = max(10.0 * largest, 4.0 * dual)
+        tried = [start, 100.0 * start] if 1000.0 * start < whole.max() else []
+        caps = [*(np.minimum(whole, c) for c in tried), whole]
+        best: np.ndarray | None = None
+        for cap in caps:
+            points, iterations = central_path(
+                X, problem.own, cap, problem.n_prototypes, 0.1 * progress.stop.tol,
+                progress.why_stop,
+            )
+            progress.iterations += iterations
+            for tau in points:
+                support = np.flatnonzero(tau.any(axis=1))
+                certificate = judge(problem, support, tau[support]).certificate
+                if certificate.relative_gap <= progress.stop.tol:
+                    return tau
+                if certificate.dual > dual:
+                    best, dual = tau, certificate.dual
+            if progress.why_stop():
+                break
+        return best
+
+
+def _features(problem: Problem) -> np.ndarray:
+    """Rows of the feature map: the data and the constant, or a square root of the Gram matrix."""
+    if problem.kernel.is_linear:
+        X = problem.X.toarray() if sp.issparse(problem.X) else problem.X
+        constant = np.full((len(X), 1), np.sqrt(problem.kernel.offset))
+        return np.concatenate([np.asarray(X, dtype=np.float64), constant], axis=1)
+    everyone = np.arange(problem.n_patterns)
+    K = problem.gram(everyone, everyone).astype(np.float64)
+    values, vectors = np.linalg.eigh(0.5 * (K + K.T))
+    keep = values > 1e-14 * values[-1]
+    return np.ascontiguousarray(vectors[:, keep] * np.sqrt(values[keep]))
+
+
+def expected_seconds(n: int, width: int, R: int) -> float:
+    """What some twenty iterations will cost, roughly."""
+    normal = n * float(width) ** 2 * R * (R + 1)
+    factor = (R * float(width)) ** 3 / 3.0
+    return 2e-3 + 20.0 * ((normal + factor) / _FLOPS_PER_SECOND + 1e-8 * n * R * 40)
+
+
+def central_path(
+    X: np.ndarray,
+    own: np.ndarray,
+    cap: np.ndarray,
+    R: int,
+    tol: float,
+    why_stop: Callable[[], str | None],
+) -> tuple[list[np.ndarray], int]:
+    """Follow the central path to relative gap ``tol``.
+
+    Parameters
+    ----------
+    X : (n, d) rows of the feature map, the constant feature included.
+    own : (n,) own prototype of each row (one prototype per class).
+    cap : (n,) finite C_i > 0.
+    R : number of prototypes.
+    tol : relative gap (P - D) / P.
+    why_stop : asked once an iteration.
+
+    Returns
+    -------
+    points : list of (n, R)
+        The end of the path with inactive variables set to zero, and as it is; both feasible.
+    iterations : int
+    """
+    path = _Path(X, own, cap, R)
+    iterations = 0
+    while iterations < _ITERATIONS and not path.is_within(tol) and not why_stop():
+        iterations += 1
+        if not path.advance():
+            break
+    return [path.purified(), path.tau()], iterations
+
+
+class _Path:
+    def __init__(self, X: np.ndarray, own: np.ndarray, cap: np.ndarray, R: int) -> None:
+        n = len(X)
+        self.X, self.own, self.cap, self.R = X, own, cap, R
+        self.rows = np.arange(n)
+        # the centre of every simplex, with theta so high that all products are nearly equal
+        self.delta = np.repeat(cap[:, None] / R, R, axis=1)
+        tau = -self.delta
+        tau[self.rows, own] += cap
+        self.W = tau.T @ X
+        F = self.scores(self.W)
+        F[self.rows, own] -= 1.0
+        highest = F.max(axis=1, keepdims=True)
+        self.s = highest + max(1.0, 2.0 * float((highest - F).max())) - F
+
+    def scores(self, W: np.ndarray) -> np.ndarray:
+        return self.X @ W.T
+
+    def is_within(self, tol: float) -> bool:
+        gap = float((self.delta * self.s).sum())
+        own_tau = float((self.cap - self.delta[self.rows, self.own]).sum())
+        dual = own_tau - 0.5 * float((self.W * self.W).sum())
+        return gap <= tol * max(dual + gap, 0.0)
+
+    def advance(self) -> bool:
+        """One predictor-corrector step; False if the arithmetic allows no more."""
+        try:
+            solve = self._factorise()
+        except (LinAlgError, ValueError):
+            return False
+        product = self.delta * self.s
+        mu = float(product.mean())
+        d_delta, d_s, _ = solve(-product)
+        step = self._longest(d_delta, d_s)
+        ahead = float(((self.delta + step * d_delta) * (self.s + step * d_s)).mean())
+        centring = (ahead / mu) ** 3
+        d_delta, d_s, dW = solve(centring * mu - product - d_delta * d_s)
+        step = min(1.0, 0.995 * self._longest(d_delta, d_s))
+        if not step > 1e-8 or not np.isfinite(dW).all():
+            return False
+        self.delta += step * d_delta
+        self.s += step * d_s
+        self.W += step * dW
+        return bool(self.delta.min() > 0.0 and self.s.min() > 0.0)
+
+    def _factorise(self) -> Callable[[np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        X, R = self.X, self.R
+        d = X.shape[1]
+        w = self.delta / self.s
+        total = w.sum(axis=1)
+        A = np.empty((R, d, R, d))
+        for r in range(R):
+            for q in range(r, R):
+                theta = -w[:, r] * w[:, q] / total
+                if q == r:
+                    theta = theta + w[:, r]
+                block = (X * theta[:, None]).T @ X
+                A[r, :, q, :] = block
+                A[q, :, r, :] = block.T
+        A = A.reshape(R * d, R * d)
+        A[np.diag_indices(R * d)] += 1.0
+        factor = cho_factor(A, lower=True, overwrite_a=True)
+
+        def solve(c: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+            scaled = c / self.s
+            mean = scaled.sum(axis=1) / total
+            right = -((scaled - w * mean[:, None]).T @ X)
+            dW = cho_solve(factor, right.ravel()).reshape(R, d)
+            df = self.scores(dW)
+            d_theta = mean + (w * df).sum(axis=1) / total
+            d_s = d_theta[:, None] - df
+            return scaled - w * d_s, d_s, dW
+
+        return solve
+
+    def _longest(self, d_delta: np.ndarray, d_s: np.ndarray) -> float:
+        """Largest step that keeps delta and s non-negative."""
+        worst = max(
+            float((-d_delta / self.delta).max(initial=0.0)),
+            float((-d_s / self.s).max(initial=0.0)),
+        )
+        return 1.0 if worst <= 1.0 else 1.0 / worst
+
+    def purified(self) -> np.ndarray:
+        """tau with the variables on their way to zero set to zero, rows summing to zero."""
+        share = self.delta / self.cap[:, None]
+        keep = share > self.s
+        keep[self.rows, share.argmax(axis=1)] = True
+        delta = np.where(keep, self.delta, 0.0)
+        delta *= (self.cap / delta.sum(axis=1))[:, None]
+        return self._as_tau(delta)
+
+    def tau(self) -> np.ndarray:
+        """tau of the interior point itself."""
+        return self._as_tau(self.delta)
+
+    def _as_tau(self, delta: np.ndarray) -> np.ndarray:
+        tau = -delta
+        tau[self.rows, self.own] = 0.0
+        tau[self.rows, self.own] = np.minimum(-tau.sum(axis=1), self.cap)
+        return tau
