@@ -41,18 +41,22 @@ class FitReporter:
         estimator: Any,
         X: Any,
         y: Any,
+        sample_weight: Any,
         problem: Problem,
         attributes: Callable[..., dict[str, Any]],
     ) -> None:
         self.estimator = estimator
         self.data = (X, y)
+        self.metadata = None if sample_weight is None else {"sample_weight": sample_weight}
         self.problem = problem
         self.attributes = attributes
         self.stopped = False
         self.context = None
         if HAS_CALLBACKS and getattr(estimator, "_skl_callbacks", None):
             self.context = estimator._init_callback_context(max_subtasks=None)
-            self.context.call_on_fit_task_begin(estimator=estimator, X=X, y=y)
+            self.context.call_on_fit_task_begin(
+                estimator=estimator, X=X, y=y, metadata=self.metadata
+            )
 
     @property
     def watchers(self) -> tuple[Callable[[Check, Callable[[], Any]], bool], ...]:
@@ -74,13 +78,13 @@ class FitReporter:
         X, y = self.data
         assert self.context is not None
         task = self.context.subcontext(task_name="check")
-        task.call_on_fit_task_begin(estimator=self.estimator, X=X, y=y)
+        task.call_on_fit_task_begin(estimator=self.estimator, X=X, y=y, metadata=self.metadata)
         self.stopped = bool(
             task.call_on_fit_task_end(
                 estimator=self.estimator,
                 X=X,
                 y=y,
-                metadata=check._asdict(),
+                metadata=self.metadata,
                 reconstruction_attributes=self.attributes(support, tau, W, intercept),
             )
         )
@@ -90,7 +94,9 @@ class FitReporter:
         """The fit itself ends."""
         if self.context is not None:
             X, y = self.data
-            self.context.call_on_fit_task_end(estimator=self.estimator, X=X, y=y)
+            self.context.call_on_fit_task_end(
+                estimator=self.estimator, X=X, y=y, metadata=self.metadata
+            )
 
 
 def _print(check: Check, snapshot: Callable[[], Any]) -> bool:

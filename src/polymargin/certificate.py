@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from polymargin.problem import Problem, run_blocks
+from polymargin.problem import Problem, row_blocks, run_blocks, sparse_block
 
 __all__ = ["Certificate", "Judgement", "certify", "judge", "linear_primal", "prototypes"]
 
@@ -53,8 +53,10 @@ class Judgement:
     """A certificate with what was computed on the way: the coefficients that P belongs to.
 
     ``W`` are the prototypes of a linear kernel (None otherwise), ``intercept`` is the constant part
-    of the scores, ``margin`` is
-    min_i (f_{y_i} - max of the other classes), ``norm2`` is sum_r ||M_r||^2.
+    of the scores, ``margin`` is min_i (f_{y_i} - max of the other classes), ``norm2`` is
+    sum_r ||M_r||^2.  The primal value is that of the model times ``scale``: where a separating
+    model scaled to margin exactly 1 is better, as always for the hard margin (1.12), scale is
+    1 / margin.
     """
 
     certificate: Certificate
@@ -62,6 +64,7 @@ class Judgement:
     intercept: np.ndarray
     margin: float
     norm2: float
+    scale: float = 1.0
 
 
 def _block_rows(problem: Problem, width: int) -> int:
@@ -76,7 +79,10 @@ def prototypes(problem: Problem, support: np.ndarray, tau: np.ndarray) -> np.nda
     """W_r = sum_i tau_ir x_i (1.3)."""
     X = problem.X
     if sp.issparse(X):
-        return np.asarray((_as_float64(X[support]).T @ tau).T)
+        V = np.zeros((X.shape[1], tau.shape[1]))
+        for rows in row_blocks(len(support), sparse_block(X)):
+            V += _as_float64(X[support[rows]]).T @ tau[rows]
+        return np.ascontiguousarray(V.T)
     W = np.zeros((tau.shape[1], X.shape[1]))
     if 2 * len(support) >= len(X):
         # most rows take part: slices of X are cheaper than gathered rows
@@ -86,8 +92,8 @@ def prototypes(problem: Problem, support: np.ndarray, tau: np.ndarray) -> np.nda
             W += full[start : start + 8192].T @ _as_float64(X[start : start + 8192])
         return W
     for start in range(0, len(support), 8192):
-        rows = support[start : start + 8192]
-        W += tau[start : start + 8192].T @ _as_float64(X[rows])
+        some = support[start : start + 8192]
+        W += tau[start : start + 8192].T @ _as_float64(X[some])
     return W
 
 
@@ -145,7 +151,7 @@ def judge(problem: Problem, support: np.ndarray, tau: np.ndarray) -> Judgement:
             scores += shift[:, None]
             _losses(problem, scores, rows, margins, slacks)
 
-        width = R if sp.issparse(X) else max(R, X.shape[1])
+        width = max(R, X.shape[1])
     else:
         support_scores = np.zeros((n, R))
         landmarks = _Landmarks(problem, support)
@@ -156,7 +162,8 @@ def judge(problem: Problem, support: np.ndarray, tau: np.ndarray) -> Judgement:
             _losses(problem, scores, rows, margins, slacks)
 
         width = max(len(support), 1)
-    run_blocks(look, n, _block_rows(problem, width), problem.n_jobs)
+    size = sparse_block(problem.X) if sp.issparse(problem.X) else _block_rows(problem, width)
+    run_blocks(look, n, min(size, _block_rows(problem, R)), problem.n_jobs)
     if W is None:
         norm2 = float((tau * support_scores[support]).sum())
         if norm2 < -1e-8 * abs(tau).sum():
@@ -169,13 +176,22 @@ def judge(problem: Problem, support: np.ndarray, tau: np.ndarray) -> Judgement:
         raise ValueError("kernel: the kernel values overflow on these data; scale the features of X.")
     own_sum = float(tau[np.arange(len(support)), problem.own[support]].sum())
     margin = float(margins.min(initial=np.inf))
+    scale = 1.0
+    separated = norm2 / (2.0 * margin * margin) if margin > 0.0 else np.inf
     if problem.is_hard:
-        primal = norm2 / (2.0 * margin * margin) if margin > 0.0 else np.inf
+        primal = separated
         dual = own_sum * own_sum / (2.0 * norm2) if norm2 > 0.0 else 0.0
     else:
         primal = 0.5 * norm2 + float(problem.cap @ slacks)
         dual = own_sum - 0.5 * norm2
-    return Judgement(certify(primal, dual, problem.kernel_psd), W, constant * u, margin, norm2)
+    own_tau = tau[np.arange(len(support)), problem.own[support]]
+    if separated < np.inf and (
+        problem.is_hard
+        or (separated < primal and bool((own_tau <= margin * problem.cap[support]).all()))
+    ):
+        primal, scale = separated, 1.0 / margin
+    certificate = certify(primal, dual, problem.kernel_psd)
+    return Judgement(certificate, W, constant * u, margin, norm2, scale)
 
 
 class _Landmarks:

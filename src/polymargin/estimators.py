@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -36,6 +36,16 @@ from polymargin.validation import canonical, check_number, is_psd, is_symmetric,
 __all__ = ["MulticlassSVC"]
 
 _PSD_CHECK_LIMIT = 2000
+
+
+class _Encoding(NamedTuple):
+    """The rows that count, their class numbers, sample weights, and these times class weights."""
+
+    kept: np.ndarray
+    classes: np.ndarray
+    label: np.ndarray
+    weight: np.ndarray
+    weighted: np.ndarray
 
 
 class MulticlassSVC(CallbackSupport, ClassifierMixin, BaseEstimator):
@@ -202,20 +212,18 @@ class MulticlassSVC(CallbackSupport, ClassifierMixin, BaseEstimator):
         """
         machine = self._check_parameters()
         X, y = self._validate(X, y)
-        kept, classes, label, weight = self._encode(y, X.shape[0], sample_weight)
-        rows = slice(None) if len(kept) == X.shape[0] else kept
-        data = X[rows]
+        kept, classes, label, weight, weighted = self._encode(y, sample_weight)
+        data = X if len(kept) == X.shape[0] else X[kept]
         kernel = self._make_kernel(machine, data, None if sample_weight is None else weight)
-        if kernel.name == "precomputed" and not isinstance(rows, slice):
+        if kernel.name == "precomputed" and data is not X:
             data = np.ascontiguousarray(data[:, kept])
         n_jobs = effective_n_jobs(self.n_jobs)
         hard = np.isinf(self.C)
-        per_class = self._class_weights(classes, label, weight)
-        cap = np.full(len(kept), np.inf) if hard else float(self.C) * weight * per_class[label]
+        cap = np.full(len(kept), np.inf) if hard else float(self.C) * weighted
         problem = Problem(machine, kernel, data, label, cap, label, np.arange(len(classes)), n_jobs)
         self._check_kernel(problem)
         start = self._warm_start_point(X.shape[0], classes, kept, problem)
-        reporter = FitReporter(self, X, y, problem, self._fitted_attributes(kernel, classes, X))
+        reporter = FitReporter(self, X, y, sample_weight, problem, self._fitted_attributes(kernel, classes, X))
         history = History(reporter.watchers)
         solution = self._solve(problem, history, start)
         self._store(solution, problem, kept, reporter)
@@ -250,6 +258,8 @@ class MulticlassSVC(CallbackSupport, ClassifierMixin, BaseEstimator):
             raise ValueError(f"max_iter must be an integer >= 1, got {self.max_iter!r}.")
         if self.max_time is not None:
             check_number("max_time", self.max_time, above=0.0)
+        if self.n_jobs is not None and not isinstance(self.n_jobs, numbers.Integral):
+            raise ValueError(f"n_jobs must be an integer or None, got {self.n_jobs!r}.")
         if self.solver not in ("auto", "block"):
             raise ValueError(f"solver must be 'auto' or 'block', got {self.solver!r}.")
         return machine
@@ -272,48 +282,47 @@ class MulticlassSVC(CallbackSupport, ClassifierMixin, BaseEstimator):
             )
         return canonical(X), y
 
-    def _encode(
-        self, y: np.ndarray, n: int, sample_weight: Any
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Rows with weight, their classes, class numbers and weights (19.1)."""
-        weight = None
-        kept = np.arange(n)
+    def _encode(self, y: np.ndarray, sample_weight: Any) -> _Encoding:
+        """Rows with weight, their classes and weights; rows without are dropped first (19.1)."""
+        weight = np.ones(len(y))
         if sample_weight is not None:
             weight = _check_sample_weight(sample_weight, y, dtype=np.float64)
             if (weight < 0).any():
                 raise ValueError("sample_weight must not be negative; drop those examples instead.")
-            kept = np.flatnonzero(weight > 0)
-            if not len(kept):
-                raise ValueError("sample_weight is zero for every example; give some a weight.")
+        factor = self._class_factors(y)
+        kept = np.flatnonzero((weight > 0) & (factor > 0))
+        if not len(kept):
+            raise ValueError("sample_weight is zero for every example; give some a weight.")
         classes, label = np.unique(y[kept], return_inverse=True)
         if len(classes) < 2:
+            weighted = "" if len(kept) == len(y) else " with non-zero weight"
             raise ValueError(
                 f"The number of classes has to be greater than one; got {len(classes)} class"
-                f"{' with non-zero sample_weight' if weight is not None else ''}: add examples of "
-                "another class to y."
+                f"{weighted}: add examples of another class to y."
             )
         if len(classes) > np.iinfo(np.int16).max:
             raise ValueError(f"y has {len(classes)} classes; at most 32767 are supported.")
-        weight = np.ones(len(kept)) if weight is None else weight[kept]
-        return kept, classes, label.astype(np.int64), weight
+        weight, factor = weight[kept], factor[kept]
+        if isinstance(self.class_weight, str):
+            mass = np.bincount(label, weights=weight)
+            factor = (mass.sum() / (len(classes) * mass))[label]
+        return _Encoding(kept, classes, label.astype(np.int64), weight, weight * factor)
 
-    def _class_weights(
-        self, classes: np.ndarray, label: np.ndarray, weight: np.ndarray
-    ) -> np.ndarray:
-        """The factor of each class; "balanced" counts examples by their weight."""
-        if self.class_weight is None:
-            return np.ones(len(classes))
-        if isinstance(self.class_weight, str) and self.class_weight == "balanced":
-            mass = np.bincount(label, weights=weight, minlength=len(classes))
-            return np.asarray(mass.sum() / (len(classes) * mass))
+    def _class_factors(self, y: np.ndarray) -> np.ndarray:
+        """The class_weight of every example; "balanced" waits until the classes are known."""
+        if self.class_weight is None or (
+            isinstance(self.class_weight, str) and self.class_weight == "balanced"
+        ):
+            return np.ones(len(y))
         if not isinstance(self.class_weight, Mapping):
             raise ValueError(
                 f"class_weight must be a dict, 'balanced' or None, got {self.class_weight!r}."
             )
-        per_class = compute_class_weight(dict(self.class_weight), classes=classes, y=classes[label])
-        if not (per_class > 0).all():
-            raise ValueError("class_weight must be > 0 for every class; drop the class instead.")
-        return np.asarray(per_class)
+        classes, label = np.unique(y, return_inverse=True)
+        factors = compute_class_weight(dict(self.class_weight), classes=classes, y=y)
+        if not (factors >= 0).all():
+            raise ValueError("class_weight must not be negative; drop the class instead.")
+        return np.asarray(factors)[label]
 
     def _make_kernel(self, machine: Machine, X: Any, weight: np.ndarray | None) -> Kernel:
         name = "callable" if callable(self.kernel) else str(self.kernel)
@@ -427,10 +436,7 @@ class MulticlassSVC(CallbackSupport, ClassifierMixin, BaseEstimator):
         reporter: FitReporter,
     ) -> None:
         judgement = solution.judgement
-        # hard margin: the feasible model is the one scaled to margin exactly 1 (1.12)
-        scale = 1.0
-        if problem.is_hard and judgement.margin > 0.0:
-            scale = 1.0 / judgement.margin
+        scale = judgement.scale
         W = None if judgement.W is None else judgement.W * scale
         attributes = reporter.attributes(
             kept[solution.support], solution.tau * scale, W, judgement.intercept * scale

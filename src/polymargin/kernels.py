@@ -20,10 +20,15 @@ Block = np.ndarray
 def squared_norms(X: Any) -> np.ndarray:
     """Squared norms of the rows of X in float64, without a float64 copy of X."""
     if sp.issparse(X):
-        data = X.data.astype(np.float64)
-        data *= data
-        sums = np.add.reduceat(np.append(data, 0.0), np.minimum(X.indptr[:-1], data.size))
-        return np.where(np.diff(X.indptr) > 0, sums, 0.0)
+        norms = np.zeros(X.shape[0])
+        per_row = X.nnz / max(1, X.shape[0])
+        step = max(64, int(170_000 / max(per_row, 1.0)))
+        for start in range(0, X.shape[0], step):
+            ends = X.indptr[start : start + step + 1]
+            data = X.data[ends[0] : ends[-1]].astype(np.float64)
+            owner = np.repeat(np.arange(len(ends) - 1), np.diff(ends))
+            norms[start : start + step] = np.bincount(owner, data * data, len(ends) - 1)
+        return norms
     if X.dtype == np.float64:
         return np.einsum("ij,ij->i", X, X)
     norms = np.empty(X.shape[0])
@@ -141,10 +146,15 @@ class Kernel:
         For "precomputed", A is the block of rows and B the column numbers.
         """
         if self.name == "precomputed":
-            # a copy always: callers write into what they get
-            G = A[:, B] if not sp.issparse(A) else A[:, B].toarray()
+            # in float64 (and a copy) where something is added: given numbers must not be rounded
+            G = A[:, B].astype(np.float64) if self.offset else A[:, B]
         elif self.function is not None:
-            G = np.array(self.function(A, B), dtype=np.float64)
+            try:
+                G = np.array(self.function(A, B), dtype=np.float64)
+            except (TypeError, ValueError) as error:
+                raise ValueError(
+                    f"kernel: the callable failed or returned no matrix of numbers ({error})."
+                ) from error
             if G.shape != (A.shape[0], B.shape[0]):
                 raise ValueError(
                     f"kernel: the callable returned shape {G.shape} for {A.shape[0]} and "

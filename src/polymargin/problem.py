@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from polymargin.kernels import Kernel, squared_norms
 from polymargin.machines import Machine
 
-__all__ = ["Problem", "row_blocks", "run_blocks"]
+__all__ = ["Problem", "as_read_only", "row_blocks", "run_blocks", "sparse_block"]
 
 
 @dataclass
@@ -104,6 +104,12 @@ def run_blocks(work: Callable[[slice], None], n: int, size: int, n_jobs: int) ->
     with ThreadPoolExecutor(n_jobs) as pool:
         # list() so that an exception of a block reaches the caller
         list(pool.map(work, blocks))
+
+
+def sparse_block(X: Any) -> int:
+    """Rows of a CSR matrix that hold about 2 MB: slices and upcasts of them stay small."""
+    per_row = X.nnz / max(1, X.shape[0])
+    return max(64, int(170_000 / max(per_row, 1.0)))
 
 
 def as_read_only(X: Any) -> Any:

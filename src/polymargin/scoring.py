@@ -46,7 +46,8 @@ class KernelModel:
         self.intercept = intercept
         self.norms = None
         if kernel.name != "precomputed" and kernel.function is None:
-            self.landmarks = landmarks * self.factor
+            # in float64: the product must not be rounded to the dtype of the data
+            self.landmarks = landmarks.astype(np.float64) * self.factor
             self.norms = squared_norms(self.landmarks)
 
     def scores(self, X: Any, dtype: Any = np.float64, n_jobs: int = 1) -> np.ndarray:
@@ -61,7 +62,7 @@ class KernelModel:
             block = X[rows]
             a = None
             if self.norms is not None:
-                block = (block * self.factor).astype(dtype, copy=False)
+                block = (block.astype(np.float64) * self.factor).astype(dtype, copy=False)
                 a = squared_norms(block)
             K = self.kernel.block(block, landmarks, a, self.norms)
             out[rows] = np.asarray(K, dtype=dtype) @ tau

@@ -80,9 +80,10 @@ def is_symmetric(K: np.ndarray) -> bool:
 
 def is_psd(K: np.ndarray) -> bool:
     """Cholesky with a jitter at rounding level; eigenvalues decide if it fails."""
+    eps = float(np.finfo(K.dtype).eps)
     K = np.array(K, dtype=np.float64)
     K = 0.5 * (K + K.T)
-    level = len(K) * float(np.finfo(np.float64).eps) * max(float(np.abs(K).max()), 1e-300)
+    level = len(K) * eps * max(float(np.abs(K).max()), 1e-300)
     tolerance = max(level, 1e-8 * float(np.trace(K)) / len(K))
     try:
         np.linalg.cholesky(K + tolerance * np.eye(len(K)))

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any
 
@@ -103,6 +103,8 @@ class Progress:
         self.history = history
         self.iterations = 0
         self.steps = 0
+        self.work = 0.0  # nominal seconds, the same on every machine
+        self.marks: list[tuple[float, float]] = []
         self.best_primal = np.inf
         self.best: tuple[np.ndarray, np.ndarray] | None = None
 
@@ -113,6 +115,7 @@ class Progress:
         """Note a check; the relative gap comes back."""
         gap = max(primal - dual, 0.0)
         relative = gap / primal if 0.0 < primal < np.inf else (0.0 if primal <= 0.0 else np.inf)
+        self.marks.append((self.work, relative))
         try:
             check = Check(
                 self.deadline.seconds, self.iterations, primal, dual, relative, active, self.steps
@@ -176,7 +179,20 @@ def _with_best_dual(a: Judgement, b: Judgement) -> Judgement:
     """The primal side of a; the larger dual value of the two bounds the same optimum."""
     dual = max(a.certificate.dual, b.certificate.dual)
     certificate = certify(a.certificate.primal, dual, a.certificate.kernel_psd)
-    return Judgement(certificate, a.W, a.intercept, a.margin, a.norm2)
+    return replace(a, certificate=certificate)
+
+
+def values(
+    problem: Problem, norm2: float, loss: float, own: float, margin: float
+) -> tuple[float, float]:
+    """P and D from the runner's sums: (1.1), (1.2), or (1.12) where a separating model is scaled.
+
+    ``loss`` is sum_i C_i xi_i, ``own`` is sum_i tau_{i,a_i}.
+    """
+    separated = norm2 / (2.0 * margin**2) if margin > 0.0 else np.inf
+    if problem.is_hard:
+        return separated, own * own / (2.0 * norm2) if norm2 > 0.0 else 0.0
+    return min(0.5 * norm2 + loss, separated), own - 0.5 * norm2
 
 
 def seed_state(seed: Any) -> np.ndarray:

@@ -258,7 +258,8 @@ def descend(
         stays_feasible = relaxation > 1.0
         for q in range(count):
             change = new[q] - tau[q]
-            gain -= (F[q] + 0.5 * A * change) * change
+            # the changes sum to zero, so a shift of F is free and saves digits
+            gain -= (F[q] - highest + 0.5 * A * change) * change
             relaxed = tau[q] + relaxation * change
             if relaxed > (cap if q == own_at else 0.0):
                 stays_feasible = False
@@ -309,7 +310,7 @@ def descend_until(
     """Passes over the queue in random order until the gap estimated by one is below ``target``.
 
     ``begin > 0`` goes on with a pass that ran out of budget.  A pass that moved nothing is the
-    last one.  Of the totals, GAP and STEPS are those of the last pass; VISITS are summed.
+    last one.  Of the totals, GAP is that of the last pass; the others are summed.
 
     Returns
     -------
@@ -318,11 +319,12 @@ def descend_until(
     """
     passes = 0
     visited = totals[VISITS]
+    made = -1.0  # a pass that goes on after a break counts as having moved
     while True:
         if begin == 0:
             shuffle(queue, end, random)
             totals[GAP] = 0.0
-            totals[STEPS] = 0.0
+            made = totals[STEPS]
         begin, end = descend(
             field,
             duals,
@@ -339,7 +341,7 @@ def descend_until(
             return begin, end, passes
         passes += 1
         begin = 0
-        if totals[GAP] <= target or end == 0 or totals[STEPS] == 0.0 or passes >= max_passes:
+        if totals[GAP] <= target or end == 0 or totals[STEPS] == made or passes >= max_passes:
             return end, end, passes
 
 

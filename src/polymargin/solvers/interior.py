@@ -37,7 +37,8 @@ class Leap:
     """Decides when descent is too slow and offers the interior point's dual point instead.
 
     A leap is worth it once descent has spent half of what the leap will cost and, by the rate of its
-    last checks, still needs more than twice that.
+    last checks, still needs more than twice that.  Costs are counted in nominal seconds, not read
+    from the clock: the same seed must give the same bits.
     """
 
     def __init__(self, problem: Problem, progress: Progress) -> None:
@@ -54,22 +55,20 @@ class Leap:
 
     def is_worth_it(self) -> bool:
         """Whether to leap now."""
-        seconds = self.progress.deadline.seconds
-        checks = self.progress.history.checks
-        if not self.left or seconds < 0.5 * self.cost or len(checks) < 3:
+        progress = self.progress
+        marks = progress.marks
+        if not self.left or progress.work < 0.5 * self.cost or len(marks) < 3:
             return False
-        stop = self.progress.stop
-        limit = stop.max_time
-        if limit is not None and seconds + self.cost > limit:
+        limit = progress.stop.max_time
+        if limit is not None and progress.deadline.seconds + self.cost > limit:
             return False
-        first, last = checks[-3], checks[-1]
-        if not np.isfinite(last.relative_gap):
-            return len(checks) > 8
-        if not last.relative_gap < first.relative_gap:
+        (before, gap_before), (now, gap) = marks[-3], marks[-1]
+        if not np.isfinite(gap):
+            return len(marks) > 8
+        if not gap < gap_before:
             return True
-        rate = np.log(first.relative_gap / last.relative_gap)
-        remaining = np.log(max(last.relative_gap / stop.tol, 1.0)) / rate
-        return bool(remaining * (last.seconds - first.seconds) > 2.0 * self.cost)
+        checks_left = np.log(max(gap / progress.stop.tol, 1.0)) / np.log(gap_before / gap)
+        return bool(checks_left * (now - before) > 2.0 * self.cost)
 
     def point(self, dual: float, largest: float) -> np.ndarray | None:
         """A dual point (n, R) that is better than the current one, whose dual value is given.
@@ -93,6 +92,8 @@ class Leap:
             )
             progress.iterations += iterations
             for tau in points:
+                if not np.isfinite(tau).all():
+                    continue
                 support = np.flatnonzero(tau.any(axis=1))
                 certificate = judge(problem, support, tau[support]).certificate
                 if certificate.relative_gap <= progress.stop.tol:
@@ -149,12 +150,13 @@ def central_path(
         The end of the path with inactive variables set to zero, and as it is; both feasible.
     iterations : int
     """
-    path = _Path(X, own, cap, R)
     iterations = 0
-    while iterations < _ITERATIONS and not path.is_within(tol) and not why_stop():
-        iterations += 1
-        if not path.advance():
-            break
+    with np.errstate(all="ignore"):  # a step beyond the range of float64 ends the path
+        path = _Path(X, own, cap, R)
+        while iterations < _ITERATIONS and not path.is_within(tol) and not why_stop():
+            iterations += 1
+            if not path.advance():
+                break
     return [path.purified(), path.tau()], iterations
 
 
@@ -217,9 +219,9 @@ class _Path:
                 block = (X * theta[:, None]).T @ X
                 A[r, :, q, :] = block
                 A[q, :, r, :] = block.T
-        A = A.reshape(R * d, R * d)
-        A[np.diag_indices(R * d)] += 1.0
-        factor = cho_factor(A, lower=True, overwrite_a=True)
+        square = A.reshape(R * d, R * d)
+        square[np.diag_indices(R * d)] += 1.0
+        factor = cho_factor(square, lower=True, overwrite_a=True)
 
         def solve(c: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
             scaled = c / self.s

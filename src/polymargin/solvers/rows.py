@@ -163,7 +163,8 @@ class _WorkingData:
         if self.shift is not None:
             X = X - self.shift
         if self.factor != 1.0:
-            X = X * self.factor
+            # in float64 first: the product must not be rounded to the dtype of X
+            X = X.astype(np.float64) * self.factor
         return X.astype(self.dtype, copy=False)
 
     def norms_of(self, X: Any) -> np.ndarray | None:

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 from polymargin.fields import DenseField, SparseField
 from polymargin.history import History
-from polymargin.problem import Problem, as_read_only, row_blocks
+from polymargin.problem import Problem, as_read_only, row_blocks, sparse_block
 from polymargin.solvers.base import (
     HARD_MARGIN_LIMIT,
     Budget,
@@ -24,6 +24,7 @@ from polymargin.solvers.base import (
     Stop,
     deferred_interrupt,
     seed_state,
+    values,
 )
 from polymargin.solvers.body import (
     GAP,
@@ -87,8 +88,12 @@ class _Sweeps:
         self.everyone = np.arange(n)
         self.random = seed_state(seed)
         width = problem.X.shape[1] if not sp.issparse(problem.X) else problem.X.nnz / max(n, 1)
+        self.visit_cost = 1e-9 * (30.0 + 0.3 * width)
+        self.check_cost = 1e-9 * n * R * (2.0 + 0.1 * width)
         self.budget = Budget(30.0 + width)
         self.block = max(256, min(8192, 65536 // R))
+        if sp.issparse(problem.X):
+            self.block = sparse_block(problem.X)
         if not self.is_cold:
             self.refresh()
 
@@ -98,7 +103,9 @@ class _Sweeps:
         """Prototypes from the dual variables, free of drift."""
         X, tau, field = self.problem.X, self.duals.tau, self.field
         if isinstance(field, SparseField):
-            field.V[:] = X.T @ tau
+            field.V[:] = 0.0
+            for rows in row_blocks(len(tau), sparse_block(X)):
+                field.V[:] += X[rows].T @ tau[rows]
         else:
             field.W[:] = 0.0
             for rows in row_blocks(len(tau), 8192):
@@ -163,7 +170,8 @@ class _Sweeps:
             self.budget.learn(time.perf_counter() - started, totals[VISITS] - before)
             made += finished
             progress.iterations += finished
-            steps = max(steps, int(totals[STEPS]))
+            progress.work += self.visit_cost * (totals[VISITS] - before)
+            steps = int(totals[STEPS])
             if begin >= end or progress.why_stop():
                 break
         progress.steps += steps
@@ -190,16 +198,12 @@ class _Sweeps:
         """Primal, dual, length of the new queue, and the sum of gaps; lists are written anew."""
         totals = empty_totals()
         hard_cap = self.hard_cap()
+        self.progress.work += self.check_cost
         end = 0
         for rows in row_blocks(self.problem.n_patterns, self.block):
             end = self.screen(rows, end, hard_cap, totals)
-        norm2 = self.norm2
-        if self.problem.is_hard:
-            margin, own = totals[MARGIN], totals[OWN]
-            primal = norm2 / (2.0 * margin**2) if margin > 0.0 else np.inf
-            dual = own * own / (2.0 * norm2) if norm2 > 0.0 else 0.0
-            return primal, dual, end, totals[GAP]
-        return 0.5 * norm2 + totals[LOSS], totals[OWN] - 0.5 * norm2, end, totals[GAP]
+        primal, dual = values(self.problem, self.norm2, totals[LOSS], totals[OWN], totals[MARGIN])
+        return primal, dual, end, totals[GAP]
 
     def rescale(self) -> None:
         """The dual of the hard margin is a cone: go to the best multiple of the point (1.12)."""
@@ -243,14 +247,14 @@ class _Sweeps:
                 return progress.finish("not_separable", *self.support())
             reason = progress.why_stop()
             if reason is None and leap.is_worth_it():
-                tau = leap.point(dual, float(self.duals.tau.max(initial=0.0)))
-                if tau is not None:
-                    self.duals.tau[:] = tau
+                point = leap.point(dual, float(self.duals.tau.max(initial=0.0)))
+                if point is not None:
+                    self.duals.tau[:] = point
                     self.refresh()
                     continue
             if reason is None:
                 target = _SHRINK_UNTIL * gap
-                if primal < np.inf:
+                if not problem.is_hard:
                     target = max(target, _SAFETY * stop.tol * primal)
                 most = min(_PASSES_PER_CHECK, stop.max_iter - progress.iterations)
                 moved = self.passes(end, target, most, self.hard_cap())

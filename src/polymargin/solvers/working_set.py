@@ -23,6 +23,7 @@ from polymargin.solvers.base import (
     Stop,
     deferred_interrupt,
     seed_state,
+    values,
 )
 from polymargin.solvers.body import (
     GAIN,
@@ -216,9 +217,11 @@ class _WorkingSet:
                 if progress.why_stop():
                     break
                 if pool.slot[self.queue[begin]] < 0:
-                    pool.fetch(self.queue[begin : begin + max(1, min(64, pool.capacity // 2))])
+                    ahead = min(end, begin + max(1, min(64, pool.capacity // 2)))
+                    pool.fetch(self.queue[begin:ahead])
         progress.iterations += 1
         progress.steps += int(totals[STEPS])
+        progress.work += 1e-9 * (20.0 * totals[VISITS] + totals[STEPS] * len(self.ids))
         return totals
 
     def descend_until(self, target: float) -> bool:
@@ -245,6 +248,7 @@ class _WorkingSet:
         _, totals = self.screen()
         outside = np.flatnonzero(~self.inside)
         scores = self.scores(outside)
+        self.progress.work += 1e-9 * len(outside) * len(self.ids)
         self.outside_scores[outside] = scores
         margins = _margins(problem, scores.astype(np.float64), outside)
         slacks = np.maximum(0.0, 1.0 - margins)
@@ -254,16 +258,9 @@ class _WorkingSet:
         norm2 = float((self.duals.tau * self.F.T).sum())
         violating = outside[slacks > 0.0]
         violating = violating[np.argsort(-slacks[slacks > 0.0], kind="stable")]
-        if problem.is_hard:
-            margin = min(totals[MARGIN], margins.min(initial=np.inf))
-            own = totals[OWN]
-            primal = norm2 / (2.0 * margin**2) if margin > 0.0 else np.inf
-            dual = own * own / (2.0 * norm2) if norm2 > 0.0 else 0.0
-            gap = totals[GAP] + float(cap @ slacks)
-            return primal, dual, gap, violating
-        primal = 0.5 * norm2 + loss
-        dual = totals[OWN] - 0.5 * norm2
-        return primal, dual, primal - dual, violating
+        margin = min(totals[MARGIN], margins.min(initial=np.inf))
+        primal, dual = values(problem, norm2, loss, totals[OWN], margin)
+        return primal, dual, totals[GAP] + float(cap @ slacks), violating
 
     def rescale(self) -> None:
         """The dual of the hard margin is a cone: go to the best multiple of the point (1.12)."""
@@ -289,7 +286,7 @@ class _WorkingSet:
         leap = Leap(problem, progress)
         while True:
             target = _SHRINK_UNTIL * gap
-            if primal < np.inf:
+            if not problem.is_hard:
                 target = max(target, _SAFETY * stop.tol * primal)
             idle = 0 if self.descend_until(target) else idle + 1
             if problem.is_hard:
@@ -308,9 +305,9 @@ class _WorkingSet:
                 return progress.finish("not_separable", *self.support())
             reason = progress.why_stop()
             if reason is None and leap.is_worth_it():
-                tau = leap.point(dual, float(self.duals.tau.max(initial=0.0)))
-                if tau is not None:
-                    self.tau = tau
+                point = leap.point(dual, float(self.duals.tau.max(initial=0.0)))
+                if point is not None:
+                    self.tau = point
                     self.first = np.arange(problem.n_patterns)
                     self.prepare(np.float64)
                     gap = 0.0

@@ -1,0 +1,87 @@
+"""Fixtures: small problems, real data sets where they are present."""
+
+import os
+
+# Before anything imports scipy: without it scikit-learn silently skips its array API checks.
+os.environ["SCIPY_ARRAY_API"] = "1"
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+
+@pytest.fixture
+def miniature():
+    """The worked miniature of the theory: seven points of the plane, three classes."""
+    X = np.array([[2, 0], [3, 1], [0, 2], [1, 3], [-2, -2], [-3, -1], [0.5, 0.5]], dtype=float)
+    return X, np.array([0, 0, 1, 1, 2, 2, 0])
+
+
+@pytest.fixture
+def overlapping():
+    """Sixty points, five features, four classes that overlap."""
+    return make_overlapping()
+
+
+@pytest.fixture
+def separable():
+    """Sixty points, five features, three classes that a linear map through 0 separates."""
+    return make_separable()
+
+
+@pytest.fixture
+def hard_work():
+    """A problem that keeps a solver busy for minutes: noise, large C, a hopeless tolerance."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20000, 30))
+    y = rng.integers(5, size=20000)
+    return SimpleNamespace(
+        X=X, y=y, parameters={"C": 1000.0, "tol": 1e-13, "max_iter": 10**9, "random_state": 0}
+    )
+
+
+def make_overlapping(n=60, d=5, n_classes=4, seed=1):
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % n_classes
+    centres = rng.normal(size=(n_classes, d))
+    X = centres[y] + rng.normal(size=(n, d))
+    return X, y
+
+
+def make_separable(n=60, d=5, n_classes=3, seed=2, margin=0.7):
+    rng = np.random.default_rng(seed)
+    W = np.eye(n_classes, d)
+    X = rng.normal(size=(40 * n, d))
+    scores = np.sort(X @ W.T, axis=1)
+    X = X[scores[:, -1] - scores[:, -2] > margin][:n]
+    y = (X @ W.T).argmax(axis=1)
+    assert len(X) == n
+    assert len(np.unique(y)) == n_classes
+    return X, y
+
+
+@pytest.fixture
+def real_data():
+    """A reader of ``POLYMARGIN_DATA_DIR/<name>.npz``: the training part, features in [-1, 1]."""
+
+    def read(name):
+        folder = os.environ.get("POLYMARGIN_DATA_DIR")
+        if not folder:
+            pytest.skip(f"data set {name}: POLYMARGIN_DATA_DIR is not set")
+        path = Path(folder) / f"{name}.npz"
+        if not path.is_file():
+            pytest.skip(f"data set {name}: POLYMARGIN_DATA_DIR has no {path.name}")
+        with np.load(path) as z:
+            rows = z["train_idx"] if "train_idx" in z.files else np.arange(len(z["y"]))
+            y = z["y"][rows]
+            if "X" not in z.files:
+                parts = (z["data"].astype(float), z["indices"], z["indptr"])
+                return sparse.csr_array(parts, shape=tuple(z["shape"]))[rows], y
+            X = z["X"][rows].astype(float)
+        low, high = X.min(axis=0), X.max(axis=0)
+        return 2 * (X - low) / np.where(high > low, high - low, 1) - 1, y
+
+    return read

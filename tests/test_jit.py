@@ -1,0 +1,111 @@
+"""Compiled code: cached per source, never stale, never fatal, announced once."""
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numba
+import pytest
+
+import polymargin
+from polymargin import _jit
+
+SOURCE = Path(polymargin.__file__).parent
+
+COMPILE_ONE_KERNEL = """
+import numpy as np
+from polymargin.solvers.patterns import crammer_singer_step
+F, tau, B, new = np.array([-1.0, 0.5]), np.zeros(2), np.empty(2), np.empty(2)
+crammer_singer_step(F, tau, 2, 0, 1.0, 1.0, B, new)
+crammer_singer_step(F.astype(np.float32), tau, 2, 0, 1.0, 1.0, B, new)
+print(new)
+"""
+
+
+def run(code, **environment):
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+
+def test_says_once_that_it_compiles(tmp_path):
+    first = run(COMPILE_ONE_KERNEL, POLYMARGIN_CACHE_DIR=str(tmp_path))
+    assert first.stdout.split() == ["[", "0.75", "-0.75]"]
+    assert first.stderr.count("compiling") == 1
+    assert list(tmp_path.rglob("*.nbc"))
+    second = run(COMPILE_ONE_KERNEL, POLYMARGIN_CACHE_DIR=str(tmp_path))
+    assert second.stdout == first.stdout
+    assert second.stderr == ""
+
+
+def test_cache_that_cannot_be_written(tmp_path):
+    """A file where the directory should be: no permission is needed to make this fail for root."""
+    obstacle = tmp_path / "file"
+    obstacle.write_text("")
+    result = run(COMPILE_ONE_KERNEL, POLYMARGIN_CACHE_DIR=str(obstacle))
+    assert result.stdout.split() == ["[", "0.75", "-0.75]"]
+
+
+def test_no_home_directory(tmp_path):
+    obstacle = tmp_path / "file"
+    obstacle.write_text("")
+    environment = {"HOME": str(obstacle), "XDG_CACHE_HOME": "", "POLYMARGIN_CACHE_DIR": ""}
+    result = run(COMPILE_ONE_KERNEL, **environment)
+    assert result.stdout.split() == ["[", "0.75", "-0.75]"]
+
+
+def test_bounds_checked_code_is_kept_apart(tmp_path):
+    code = "from polymargin._jit import cache_directory; print(cache_directory())"
+    directories = {
+        run(code, POLYMARGIN_CACHE_DIR=str(tmp_path), NUMBA_BOUNDSCHECK=flag).stdout
+        for flag in ["0", "1"]
+    }
+    assert len(directories) == 2
+
+
+def test_cache_directory_follows_the_source(tmp_path, monkeypatch):
+    """One changed byte in any compiled file is another directory."""
+    for name in _jit._COMPILED_SOURCES:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes((SOURCE / name).read_bytes())
+    monkeypatch.setattr(_jit, "__file__", str(tmp_path / "_jit.py"))
+    seen = {_jit.cache_directory()}
+    for name in _jit._COMPILED_SOURCES:
+        with (tmp_path / name).open("ab") as file:
+            file.write(b"\n")
+        seen.add(_jit.cache_directory())
+    assert len(seen) == 1 + len(_jit._COMPILED_SOURCES)
+
+
+def imports_of(path):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+
+
+@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: path.stem)
+def test_compiled_sources_are_listed(path):
+    """A compiled file that the hash leaves out would run stale machine code one day."""
+    compiles = {"polymargin._jit", "numba", "numba.extending"} & set(imports_of(path))
+    name = path.relative_to(SOURCE).as_posix()
+    if compiles:
+        assert name in _jit._COMPILED_SOURCES
+
+
+def test_other_packages_keep_their_cache_directory():
+    assert str(numba.config.CACHE_DIR) == os.environ.get("NUMBA_CACHE_DIR", "")
+
+
+def test_compiled_functions_release_the_gil():
+    from polymargin.solvers.body import descend
+
+    assert descend.targetoptions["nogil"]
+    assert descend.targetoptions["nopython"]
