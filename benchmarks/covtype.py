@@ -167,10 +167,6 @@ def charts(rows: list[dict[str, Any]]) -> list[Panel]:
                 "polymargin": [row["peak_mb"] for row in rows],
                 "size of X": [row["X_mb"] for row in rows],
             },
-            {
-                f"limit: X + {MEMORY_LIMIT_MB:g} MB": [
-                    row["X_mb"] + MEMORY_LIMIT_MB for row in rows
-                ]
-            },
+            {f"limit: X + {MEMORY_LIMIT_MB:g} MB": [row["X_mb"] + MEMORY_LIMIT_MB for row in rows]},
         ),
     ]

@@ -178,9 +178,7 @@ def fit_ours(C: float, X: Any, y: np.ndarray, seed: int) -> dict[str, Any]:
     }
 
 
-def stand_on_rung(
-    C: float, X: Any, y: np.ndarray, tol: float, target: float, runs: int
-) -> Rung:
+def stand_on_rung(C: float, X: Any, y: np.ndarray, tol: float, target: float, runs: int) -> Rung:
     """Fit liblinear with several seeds, until so many failed that the median must fail too."""
     rung = Rung(tol, [], [], target)
     for seed in range(runs):

@@ -94,9 +94,7 @@ def measure(case: Case, data: DataSet, repeat: int) -> dict[str, Any]:
     for seed in range(repeat):
         ours.append(fit_and_predict(competitors.ours_rbf(case.C, case.gamma, seed), data))
         svc.append(fit_and_predict(competitors.libsvm_rbf(case.C, case.gamma), data))
-    row: dict[str, Any] = {
-        "data": case.data, "C": case.C, "gamma": case.gamma, "shape": data.shape
-    }
+    row: dict[str, Any] = {"data": case.data, "C": case.C, "gamma": case.gamma, "shape": data.shape}
     for name, runs in (("our", ours), ("svc", svc)):
         for key in ("fit", "predict", "error", "support"):
             row[f"{name}_{key}"] = median(one[key] for one in runs)

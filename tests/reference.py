@@ -208,9 +208,7 @@ def optimum(K, y, n_classes, caps, sweeps=20):
         return None
     for _ in range(sweeps):
         sweep(tau, K, y, caps)
-    return Optimum(
-        tau, K @ tau, primal_value(tau, K, y, caps), dual_value(tau, K, y, caps)
-    )
+    return Optimum(tau, K @ tau, primal_value(tau, K, y, caps), dual_value(tau, K, y, caps))
 
 
 def sweep(tau, K, y, caps):

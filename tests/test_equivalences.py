@@ -100,9 +100,7 @@ def test_binary_svm(C):
     theirs.fit(X, y)
     model = ours(C=C, intercept="none").fit(X, y)
     np.testing.assert_allclose(model.coef_, theirs.coef_, atol=1e-3)
-    np.testing.assert_allclose(
-        model.decision_function(X), theirs.decision_function(X), atol=1e-3
-    )
+    np.testing.assert_allclose(model.decision_function(X), theirs.decision_function(X), atol=1e-3)
     slack = np.maximum(0, 1 - (2 * y - 1) * theirs.decision_function(X))
     value = 0.5 * np.sum(theirs.coef_**2) + 2 * C * slack.sum()
     assert model.certificate_.primal == pytest.approx(value / 2, rel=2e-9)
@@ -186,9 +184,7 @@ def test_duplicated_examples(overlapping, kernel):
     twice, labels = np.vstack([X, X]), np.append(y, y)
     once = ours(kernel=kernel, gamma=0.3, C=2.0).fit(X, y)
     halved = ours(kernel=kernel, gamma=0.3, C=1.0).fit(twice, labels)
-    np.testing.assert_allclose(
-        once.decision_function(X), halved.decision_function(X), atol=1e-3
-    )
+    np.testing.assert_allclose(once.decision_function(X), halved.decision_function(X), atol=1e-3)
     assert once.certificate_.primal == pytest.approx(halved.certificate_.primal, rel=2e-9)
     weighted = ours(kernel=kernel, gamma=0.3, C=1.0).fit(X, y, sample_weight=np.full(60, 2.0))
     np.testing.assert_allclose(
@@ -203,9 +199,7 @@ def test_warm_equals_cold(overlapping, kernel):
     for C in [0.1, 3.0, 0.5]:
         warm.set_params(C=C).fit(X, y)
         cold = clone(warm).fit(X, y)
-        np.testing.assert_allclose(
-            warm.decision_function(X), cold.decision_function(X), atol=1e-3
-        )
+        np.testing.assert_allclose(warm.decision_function(X), cold.decision_function(X), atol=1e-3)
 
 
 @pytest.mark.parametrize("seed", range(3))

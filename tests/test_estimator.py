@@ -265,9 +265,7 @@ def test_score(iris):
     assert model.score(X, y) > 0.9
 
 
-@pytest.mark.parametrize(
-    "method", ["predict", "decision_function", "predict_or_reject", "score"]
-)
+@pytest.mark.parametrize("method", ["predict", "decision_function", "predict_or_reject", "score"])
 def test_not_fitted(iris, method):
     from sklearn.exceptions import NotFittedError
 
@@ -310,9 +308,7 @@ def test_zero_weight_rows_are_absent(overlapping):
         model = MulticlassSVC(kernel=kernel, tol=1e-9, random_state=0)
         whole = clone(model).fit(X, y, sample_weight=weights)
         part = clone(model).fit(X[keep], y[keep], sample_weight=weights[keep])
-        np.testing.assert_allclose(
-            whole.decision_function(X), part.decision_function(X), atol=1e-3
-        )
+        np.testing.assert_allclose(whole.decision_function(X), part.decision_function(X), atol=1e-3)
         assert keep[whole.support_].all()
         np.testing.assert_array_equal(whole.support_vectors_, X[whole.support_])
 
@@ -338,9 +334,7 @@ def test_class_without_weight_disappears(overlapping, how):
     np.testing.assert_array_equal(model.classes_, [0, 1, 3])
     assert model.decision_function(X).shape == (60, 3)
     other = MulticlassSVC().fit(X[y != 2], y[y != 2])
-    np.testing.assert_allclose(
-        model.certificate_.primal, other.certificate_.primal, rtol=2e-3
-    )
+    np.testing.assert_allclose(model.certificate_.primal, other.certificate_.primal, rtol=2e-3)
 
 
 def test_integer_weight_is_repetition(overlapping):

@@ -206,10 +206,7 @@ def test_global_random_state_is_left_alone(overlapping):
 
 def test_random_state_instance(overlapping):
     X, y = overlapping
-    a, b = (
-        MulticlassSVC(random_state=np.random.RandomState(5)).fit(X, y)
-        for _ in range(2)
-    )
+    a, b = (MulticlassSVC(random_state=np.random.RandomState(5)).fit(X, y) for _ in range(2))
     assert bits(a, X) == bits(b, X)
 
 

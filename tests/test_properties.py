@@ -77,9 +77,7 @@ def test_permuting_classes_changes_nothing(problem, random, kernel):
     random.shuffle(order)
     a = fit(X, y, C=C, kernel=kernel, gamma=0.4)
     b = fit(X, np.array(order)[y], C=C, kernel=kernel, gamma=0.4)
-    np.testing.assert_allclose(
-        scores_of(a, X), scores_of(b, X)[:, order], atol=reach(a, b, X=X)
-    )
+    np.testing.assert_allclose(scores_of(a, X), scores_of(b, X)[:, order], atol=reach(a, b, X=X))
 
 
 @quick

@@ -1,4 +1,4 @@
-"""The one ``jit`` decorator: compiled once, cached per version and source, never stale, never fatal.
+"""The one ``jit`` decorator: compiled once, cached by version and source, never stale or fatal.
 
 Numba keys its on-disk cache on the file of the *caller* only, so a changed callee in another file
 would silently run old machine code.  Here the cache directory itself carries a hash of every

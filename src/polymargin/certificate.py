@@ -13,7 +13,16 @@ import scipy.sparse as sp
 
 from polymargin.problem import Problem, row_blocks, run_blocks, sparse_block
 
-__all__ = ["Certificate", "Judgement", "certify", "judge", "linear_primal", "prototypes"]
+__all__ = [
+    "Certificate",
+    "Judgement",
+    "certify",
+    "judge",
+    "linear_primal",
+    "prototypes",
+    "rescaled_dual",
+    "separated_primal",
+]
 
 _BLOCK_BYTES = 4_000_000
 
@@ -84,8 +93,8 @@ def prototypes(problem: Problem, support: np.ndarray, tau: np.ndarray) -> np.nda
             V += _as_float64(X[support[rows]]).T @ tau[rows]
         return np.ascontiguousarray(V.T)
     W = np.zeros((tau.shape[1], X.shape[1]))
-    if 2 * len(support) >= len(X):
-        # most rows take part: slices of X are cheaper than gathered rows
+    if 2 * len(support) >= len(X) and X.shape[1] > tau.shape[1]:
+        # most rows take part and rows are long: slices of X are cheaper than gathered rows
         full = np.zeros((len(X), tau.shape[1]))
         full[support] = tau
         for start in range(0, len(X), 8192):
@@ -166,21 +175,21 @@ def judge(problem: Problem, support: np.ndarray, tau: np.ndarray) -> Judgement:
     run_blocks(look, n, min(size, _block_rows(problem, R)), problem.n_jobs)
     if W is None:
         norm2 = float((tau * support_scores[support]).sum())
-        if norm2 < -1e-8 * abs(tau).sum():
+        weight = np.abs(tau).T @ np.sqrt(problem.diagonal[support])
+        if norm2 < -1e-9 * float(weight @ weight) and problem.kernel_psd is not True:
             raise ValueError(
                 "kernel: tau'K tau is negative, the kernel matrix is not positive semi-definite "
                 "on these data; use another kernel or add a multiple of the identity."
             )
         norm2 = max(norm2, 0.0)
     if np.isnan(norm2) or np.isnan(margins).any():
-        raise ValueError("kernel: the kernel values overflow on these data; scale the features of X.")
+        raise ValueError("kernel: its values overflow on these data; scale the features of X.")
     own_sum = float(tau[np.arange(len(support)), problem.own[support]].sum())
     margin = float(margins.min(initial=np.inf))
     scale = 1.0
-    separated = norm2 / (2.0 * margin * margin) if margin > 0.0 else np.inf
+    separated = separated_primal(norm2, margin)
     if problem.is_hard:
-        primal = separated
-        dual = own_sum * own_sum / (2.0 * norm2) if norm2 > 0.0 else 0.0
+        primal, dual = separated, rescaled_dual(norm2, own_sum)
     else:
         primal = 0.5 * norm2 + float(problem.cap @ slacks)
         dual = own_sum - 0.5 * norm2
@@ -192,6 +201,21 @@ def judge(problem: Problem, support: np.ndarray, tau: np.ndarray) -> Judgement:
         primal, scale = separated, 1.0 / margin
     certificate = certify(primal, dual, problem.kernel_psd)
     return Judgement(certificate, W, constant * u, margin, norm2, scale)
+
+
+def separated_primal(norm2: float, margin: float) -> float:
+    """P of the model scaled to margin exactly 1, infinite if it does not separate (1.12)."""
+    return 0.5 * (np.sqrt(norm2) / margin) ** 2 if margin > 0.0 else np.inf
+
+
+def rescaled_dual(norm2: float, own_sum: float) -> float:
+    """D of the hard margin at the best multiple of the dual point (1.12).
+
+    A norm that vanished in rounding counts as 1e-15 of the weight: D is then huge, not infinite.
+    """
+    if own_sum <= 0.0:
+        return 0.0
+    return 0.5 / max(norm2 / own_sum**2, 1e-30)
 
 
 class _Landmarks:

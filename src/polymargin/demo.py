@@ -54,7 +54,7 @@ def main() -> None:
     X, y = load_digits(return_X_y=True)
     X = X / 16.0
     data = train_test_split(X, y, test_size=0.4, stratify=y, random_state=0)
-    print(f"digits: {len(data[0])} training and {len(data[1])} test images, 64 pixels, 10 classes\n")
+    print(f"digits: {len(data[0])} training and {len(data[1])} test images, 10 classes\n")
     for kernel in ("linear", "rbf"):
         MulticlassSVC(kernel=kernel, random_state=0).fit(data[0][::10], data[2][::10])  # compile
     print(

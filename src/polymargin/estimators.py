@@ -1,7 +1,8 @@
 """MulticlassSVC: parameters, fit, predict.  Read this file first.
 
-fit: check parameters -> validate X, y -> encode labels and weights -> Problem -> solver -> attributes
--> warn with the gap reached if the tolerance was not.  predict: validate -> scores -> argmax.
+fit: check parameters -> validate X, y -> encode labels and weights -> Problem -> solver ->
+attributes -> warn with the gap reached if the tolerance was not.  predict: validate -> scores ->
+argmax.
 """
 
 from __future__ import annotations
@@ -223,7 +224,8 @@ class MulticlassSVC(CallbackSupport, ClassifierMixin, BaseEstimator):
         problem = Problem(machine, kernel, data, label, cap, label, np.arange(len(classes)), n_jobs)
         self._check_kernel(problem)
         start = self._warm_start_point(X.shape[0], classes, kept, problem)
-        reporter = FitReporter(self, X, y, sample_weight, problem, self._fitted_attributes(kernel, classes, X))
+        attributes = self._fitted_attributes(kernel, classes, X)
+        reporter = FitReporter(self, X, y, sample_weight, problem, attributes)
         history = History(reporter.watchers)
         solution = self._solve(problem, history, start)
         self._store(solution, problem, kept, reporter)
@@ -403,7 +405,7 @@ class MulticlassSVC(CallbackSupport, ClassifierMixin, BaseEstimator):
     def _fitted_attributes(
         self, kernel: Kernel, classes: np.ndarray, X: Any
     ) -> Callable[..., dict[str, Any]]:
-        """Attributes of the model with a given dual point: what ``fit`` stores and callbacks see."""
+        """Attributes of the model of a dual point: what ``fit`` stores and callbacks see."""
 
         def attributes(
             support: np.ndarray, tau: np.ndarray, W: np.ndarray | None, intercept: np.ndarray
@@ -476,9 +478,9 @@ class MulticlassSVC(CallbackSupport, ClassifierMixin, BaseEstimator):
             if zero_model - certificate.dual <= float(self.tol) * zero_model:
                 warn_user(
                     "The model that scores every class zero is optimal within tol: the classes "
-                    "overlap without a majority, where Crammer-Singer collapses, or C is too small. "
-                    "Use a machine whose loss counts every class (Weston-Watkins), a richer kernel, "
-                    "a larger C, or a smaller tol.",
+                    "overlap without a majority, where Crammer-Singer collapses, or C is too "
+                    "small. Use a machine whose loss counts every class (Weston-Watkins), a "
+                    "richer kernel, a larger C, or a smaller tol.",
                     CollapsedModelWarning,
                 )
 

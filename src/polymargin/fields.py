@@ -25,7 +25,7 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
-from polymargin._jit import FASTMATH
+from polymargin._jit import FASTMATH, jit
 
 __all__ = [
     "DenseField",
@@ -36,6 +36,7 @@ __all__ = [
     "push",
     "push_pair",
     "read",
+    "sparse_scores",
 ]
 
 
@@ -49,7 +50,7 @@ class DenseField(NamedTuple):
 
 
 class SparseField(NamedTuple):
-    """CSR rows with prototypes stored feature by feature, V (d, R)."""
+    """CSR rows with prototypes stored feature by feature: V (d, R rounded up to eights)."""
 
     data: np.ndarray
     indices: np.ndarray
@@ -255,3 +256,21 @@ def _overload_push_pair(field: Any, i: Any, r: Any, s: Any, amount: Any) -> Any:
 @overload(is_ready, jit_options=_OPTIONS, strict=False)
 def _overload_is_ready(field: Any, i: Any) -> Any:
     return _compiled("is_ready", field)
+
+
+@jit
+def sparse_scores(field: Any, patterns: Any, out: Any) -> None:
+    """Scores (R, k) of whole patterns, all prototypes of a feature at once."""
+    width = field.V.shape[1]
+    total = np.empty(width, dtype=field.V.dtype)
+    for j in range(len(patterns)):
+        for r in range(width):
+            total[r] = 0.0
+        i = patterns[j]
+        for k in range(field.indptr[i], field.indptr[i + 1]):
+            t = field.indices[k]
+            value = field.V.dtype.type(field.data[k])
+            for r in range(width):
+                total[r] += value * field.V[t, r]
+        for r in range(out.shape[0]):
+            out[r, j] = total[r]

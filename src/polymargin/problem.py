@@ -1,4 +1,4 @@
-"""Problem: the checked, encoded, weighted training problem; solvers and the judge see nothing else."""
+"""Problem: the checked, encoded, weighted training problem, all that solvers and judge see."""
 
 from __future__ import annotations
 

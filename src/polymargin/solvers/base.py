@@ -13,7 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from polymargin.certificate import Certificate, Judgement, certify, judge
+from polymargin.certificate import (
+    Certificate,
+    Judgement,
+    certify,
+    judge,
+    rescaled_dual,
+    separated_primal,
+)
 from polymargin.history import Check, History, Snapshot
 from polymargin.problem import Problem
 
@@ -21,7 +28,7 @@ __all__ = ["HARD_MARGIN_LIMIT", "Deadline", "Progress", "Solution", "Stop", "def
 
 HARD_MARGIN_LIMIT = 1e9
 """A hard-margin problem is called not separable once its certified lower bound D on the optimal
-value, times the largest K_ii, exceeds this: the margin is then below 1/44000 of the data's radius."""
+value, times the largest K_ii, exceeds this: the margin is then below 1/44000 of the radius."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +77,7 @@ class Deadline:
 
 @contextmanager
 def deferred_interrupt(deadline: Deadline) -> Iterator[None]:
-    """Turn the first Ctrl-C into a flag so that nothing is left half-written; a second one raises."""
+    """Turn the first Ctrl-C into a flag: nothing is left half-written; a second one raises."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -189,9 +196,9 @@ def values(
 
     ``loss`` is sum_i C_i xi_i, ``own`` is sum_i tau_{i,a_i}.
     """
-    separated = norm2 / (2.0 * margin**2) if margin > 0.0 else np.inf
+    separated = separated_primal(norm2, margin)
     if problem.is_hard:
-        return separated, own * own / (2.0 * norm2) if norm2 > 0.0 else 0.0
+        return separated, rescaled_dual(norm2, own)
     return min(0.5 * norm2 + loss, separated), own - 0.5 * norm2
 
 
@@ -202,7 +209,7 @@ def seed_state(seed: Any) -> np.ndarray:
 
 
 class Budget:
-    """How many variables a compiled call may visit so that Python looks up several times a second."""
+    """How many variables a compiled call may visit: Python must look up several times a second."""
 
     def __init__(self, nanoseconds_per_visit: float) -> None:
         self.rate = nanoseconds_per_visit

@@ -49,8 +49,8 @@ class Duals(NamedTuple):
     cap : (n,) C_i, infinite for the hard margin.
     diagonal, inverse : (n,) K_ii and 1 / K_ii (1e300 for a zero vector).
     tau : (n, R) the variables.
-    active : (n, R) int16, the first ``n_active[i]`` entries of row i are in play; the own prototype,
-        if it is among them, comes first.
+    active : (n, R) int16, the first ``n_active[i]`` entries of row i are in play; the own
+        prototype, if it is among them, comes first.
     n_active : (n,) int32.
     """
 
@@ -217,12 +217,13 @@ def descend(
         for q in range(count):
             tau[q] = duals.tau[p, np.intp(duals.active[p, q])]
             slack[q] = -tau[q]
-            if q == own_at:
-                F[q] -= 1.0
-                slack[q] += cap
-            highest = max(highest, F[q])
-            if slack[q] > 0.0:
-                lowest = min(lowest, F[q])
+        if own_at == 0:
+            F[0] -= 1.0
+            slack[0] += cap
+        for q in range(count):
+            highest = F[q] if F[q] > highest else highest
+            held = F[q] if slack[q] > 0.0 else np.inf
+            lowest = held if held < lowest else lowest
         gap = 0.0
         q = 0
         while q < count:
@@ -320,6 +321,7 @@ def descend_until(
     passes = 0
     visited = totals[VISITS]
     made = -1.0  # a pass that goes on after a break counts as having moved
+    before = 1e-300  # no rate is known yet
     while True:
         if begin == 0:
             shuffle(queue, end, random)
@@ -341,7 +343,10 @@ def descend_until(
             return begin, end, passes
         passes += 1
         begin = 0
-        if totals[GAP] <= target or end == 0 or totals[STEPS] == made or passes >= max_passes:
+        # gaps were summed as they were found: at the end of the pass they are smaller by its rate
+        expected = totals[GAP] * min(1.0, totals[GAP] / before)
+        before = max(totals[GAP], 1e-300)
+        if expected <= target or end == 0 or totals[STEPS] == made or passes >= max_passes:
             return end, end, passes
 
 
@@ -364,7 +369,7 @@ def screen(
         ``S[r] + shift[r]`` are the scores of the ``patterns`` for prototype r.
     queue, end : the violating patterns are appended from ``end`` on.
     totals : GAP, LOSS (sum of C_i xi_i), OWN (sum of tau_{i,a_i}) are added to, MARGIN
-        (smallest f_a - max f of the other classes) is lowered.
+        (smallest f_a - 1 - max f of the other classes) is lowered.
 
     Returns
     -------
@@ -372,13 +377,17 @@ def screen(
         The new end of the queue.
     """
     R, size = S.shape
-    label = np.empty(size, dtype=np.int64)
+    label = np.empty(size, dtype=np.int32)
     rivals = np.empty(size)
+    margin = totals[MARGIN]
+    gap_sum = 0.0
+    loss_sum = 0.0
+    own_sum = 0.0
     for k in range(size):
         label[k] = duals.label[patterns[k]]
         rivals[k] = -np.inf
     for r in range(R):
-        c = duals.prototype_class[r]
+        c = np.int32(duals.prototype_class[r])
         add = shift[r]
         for k in range(size):
             score = S[r, k] + add
@@ -386,17 +395,18 @@ def screen(
     for k in range(size):
         p = patterns[k]
         own = duals.own[p]
-        cap = duals.cap[p]
-        gap_cap = cap if cap < np.inf else hard_cap
         own_tau = duals.tau[p, own]
         own_F = S[own, k] + shift[own] - 1.0
         highest = rivals[k]
-        totals[MARGIN] = min(totals[MARGIN], own_F + 1.0 - highest)
+        lead = own_F - highest
+        margin = lead if lead < margin else margin
+        if own_tau == 0.0 and lead >= 0.0:
+            continue
+        cap = duals.cap[p]
+        gap_cap = cap if cap < np.inf else hard_cap
         if own_tau == 0.0:
-            if highest <= own_F:
-                continue
-            totals[LOSS] += gap_cap * (highest - own_F)
-            totals[GAP] += gap_cap * (highest - own_F)
+            loss_sum -= gap_cap * lead
+            gap_sum -= gap_cap * lead
             duals.active[p, 0] = own
             count = 1
             for r in range(R):
@@ -405,18 +415,21 @@ def screen(
                     count += 1
         else:
             highest = max(highest, own_F)
-            totals[LOSS] += gap_cap * (highest - own_F)
-            totals[OWN] += own_tau
+            loss_sum += gap_cap * (highest - own_F)
+            own_sum += own_tau
             lowest = np.inf
             gap = max(gap_cap - own_tau, 0.0) * (highest - own_F)
             if cap > own_tau:
                 lowest = own_F
-            for r in range(R):
-                if duals.tau[p, r] < 0.0:
-                    score = S[r, k] + shift[r]
-                    lowest = min(lowest, score)
-                    gap -= duals.tau[p, r] * (highest - score)
-            totals[GAP] += gap
+            # all variables with weight are in the list that the pattern has from earlier
+            listed = duals.n_active[p]
+            for q in range(listed if listed > 0 else R):
+                s = np.intp(duals.active[p, q]) if listed > 0 else np.intp(q)
+                if duals.tau[p, s] < 0.0:
+                    score = S[s, k] + shift[s]
+                    lowest = score if score < lowest else lowest
+                    gap -= duals.tau[p, s] * (highest - score)
+            gap_sum += gap
             if not highest > lowest:
                 continue
             count = 0
@@ -432,4 +445,8 @@ def screen(
         if count > 1:
             queue[end] = p
             end += 1
+    totals[MARGIN] = margin
+    totals[GAP] += gap_sum
+    totals[LOSS] += loss_sum
+    totals[OWN] += own_sum
     return end

@@ -4,10 +4,10 @@ Block descent crawls where features have very different scales, where C is large
 margin is hard; an interior point does not notice.  One iteration costs a Cholesky factorisation of
 order R d, so it is called only where that is cheaper than what descent has spent already.
 
-Problem card: the dual (1.2) in the variables delta = C e_own - tau >= 0, sum_r delta_ir = C_i, with
-s_ir = theta_i - F_ir >= 0 and the central path delta_ir s_ir = mu.  W = W(tau) and s = theta - F hold
-exactly at every iterate, so the gap is sum delta s.  Eliminating delta, s and theta from Newton's
-equations leaves::
+Problem card: the dual (1.2) in the variables delta = C e_own - tau >= 0, sum_r delta_ir = C_i,
+with s_ir = theta_i - F_ir >= 0 and the central path delta_ir s_ir = mu.  W = W(tau) and
+s = theta - F hold exactly at every iterate, so the gap is sum delta s.  Eliminating delta, s and
+theta from Newton's equations leaves::
 
     (I + sum_i Theta_i (x) x_i x_i') vec(dW) = r ,   Theta_i = diag(w_i) - w_i w_i' / sum(w_i) ,
     w_ir = delta_ir / s_ir
@@ -36,9 +36,9 @@ _LARGEST_GRAM = 700
 class Leap:
     """Decides when descent is too slow and offers the interior point's dual point instead.
 
-    A leap is worth it once descent has spent half of what the leap will cost and, by the rate of its
-    last checks, still needs more than twice that.  Costs are counted in nominal seconds, not read
-    from the clock: the same seed must give the same bits.
+    A leap is worth it once descent has spent half of what the leap will cost and, by the rate of
+    its last checks, still needs more than twice that.  Costs are counted in nominal seconds, not
+    read from the clock: the same seed must give the same bits.
     """
 
     def __init__(self, problem: Problem, progress: Progress) -> None:
@@ -47,7 +47,7 @@ class Leap:
         self.left = 3
         n, R = problem.n_patterns, problem.n_prototypes
         self.cost = np.inf
-        if R == int(problem.prototype_class[-1]) + 1 and problem.kernel_psd is not False:
+        if int(problem.prototype_class[-1]) + 1 == R and problem.kernel_psd is not False:
             width = problem.X.shape[1] + 1 if problem.kernel.is_linear else n
             small = width * R <= _LARGEST_ORDER and n * width <= 50_000_000
             if small and (problem.kernel.is_linear or n <= _LARGEST_GRAM):
@@ -87,7 +87,11 @@ class Leap:
         best: np.ndarray | None = None
         for cap in caps:
             points, iterations = central_path(
-                X, problem.own, cap, problem.n_prototypes, 0.1 * progress.stop.tol,
+                X,
+                problem.own,
+                cap,
+                problem.n_prototypes,
+                0.1 * progress.stop.tol,
                 progress.why_stop,
             )
             progress.iterations += iterations
@@ -95,7 +99,10 @@ class Leap:
                 if not np.isfinite(tau).all():
                     continue
                 support = np.flatnonzero(tau.any(axis=1))
-                certificate = judge(problem, support, tau[support]).certificate
+                try:
+                    certificate = judge(problem, support, tau[support]).certificate
+                except (FloatingPointError, ValueError):
+                    continue  # beyond the digits of float64: no point to offer
                 if certificate.relative_gap <= progress.stop.tol:
                     return tau
                 if certificate.dual > dual:
@@ -196,13 +203,13 @@ class _Path:
         step = self._longest(d_delta, d_s)
         ahead = float(((self.delta + step * d_delta) * (self.s + step * d_s)).mean())
         centring = (ahead / mu) ** 3
-        d_delta, d_s, dW = solve(centring * mu - product - d_delta * d_s)
+        d_delta, d_s, step_W = solve(centring * mu - product - d_delta * d_s)
         step = min(1.0, 0.995 * self._longest(d_delta, d_s))
-        if not step > 1e-8 or not np.isfinite(dW).all():
+        if not step > 1e-8 or not np.isfinite(step_W).all():
             return False
         self.delta += step * d_delta
         self.s += step * d_s
-        self.W += step * dW
+        self.W += step * step_W
         return bool(self.delta.min() > 0.0 and self.s.min() > 0.0)
 
     def _factorise(self) -> Callable[[np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]:
@@ -227,11 +234,11 @@ class _Path:
             scaled = c / self.s
             mean = scaled.sum(axis=1) / total
             right = -((scaled - w * mean[:, None]).T @ X)
-            dW = cho_solve(factor, right.ravel()).reshape(R, d)
-            df = self.scores(dW)
+            step_W = cho_solve(factor, right.ravel()).reshape(R, d)
+            df = self.scores(step_W)
             d_theta = mean + (w * df).sum(axis=1) / total
             d_s = d_theta[:, None] - df
-            return scaled - w * d_s, d_s, dW
+            return scaled - w * d_s, d_s, step_W
 
         return solve
 
@@ -253,8 +260,8 @@ class _Path:
         return self._as_tau(delta)
 
     def tau(self) -> np.ndarray:
-        """tau of the interior point itself."""
-        return self._as_tau(self.delta)
+        """tau of the interior point itself, its rows back on their simplices."""
+        return self._as_tau(self.delta * (self.cap / self.delta.sum(axis=1))[:, None])
 
     def _as_tau(self, delta: np.ndarray) -> np.ndarray:
         tau = -delta

@@ -35,7 +35,7 @@ def crammer_singer_step(
     count : int
         Length of the list.
     own_at : int
-        Place of the own prototype in the list, -1 if it is held at its cap.
+        0 if the list begins with the own prototype, -1 if that is held at its cap.
     cap : float
         Upper bound of the own variable (infinite for the hard margin).
     A : float
@@ -43,60 +43,61 @@ def crammer_singer_step(
     B, new : arrays
         Scratch and result.
     """
-    top = -1
+    first = own_at + 1
+    top = first
     total = 0.0
     for q in range(count):
         B[q] = F[q] - A * tau[q]
-        if q != own_at:
-            total -= tau[q]
-            if top < 0 or B[q] > B[top]:
-                top = q
-    mass = cap if own_at >= 0 else total
+    for q in range(first, count):
+        total -= tau[q]
+        top = q if B[q] > B[top] else top
+    mass = cap if own_at == 0 else total
     if A * mass < 1e-290:
         # a zero vector under the kernel: the block is linear, its optimum a vertex
-        violated = own_at < 0 or F[top] > F[own_at]
+        violated = own_at < 0 or F[top] > F[0]
         for q in range(count):
             new[q] = 0.0
         if violated and mass < 1e300:
             new[top] = -mass
-            if own_at >= 0:
-                new[own_at] = mass
+            if own_at == 0:
+                new[0] = mass
         return
     capped = own_at < 0
     theta = 0.0
     if not capped:
-        theta = B[own_at]
+        theta = B[0]
         members = count + 1  # the set can only shrink; rounding must not make it cycle
         while True:
-            s = B[own_at]
+            s = B[0]
             k = 0
-            for q in range(count):
-                if q != own_at and B[q] > theta:
-                    s += B[q]
-                    k += 1
+            for q in range(first, count):
+                above = B[q] > theta
+                s += B[q] if above else 0.0
+                k += 1 if above else 0
             theta = s / (1 + k)
             if k >= members:
                 break
             members = k
-        capped = theta - B[own_at] > A * cap
+        capped = theta - B[0] > A * cap
     if capped:
-        theta = B[top] - A * mass
+        peak = B[top]
+        theta = peak - A * mass
         members = count + 1
         while True:
             s = -A * mass
             k = 0
-            for q in range(count):
-                if q != own_at and (B[q] > theta or q == top):
-                    s += B[q]
-                    k += 1
+            for q in range(first, count):
+                above = B[q] > theta or B[q] == peak
+                s += B[q] if above else 0.0
+                k += 1 if above else 0
             theta = s / k
             if k >= members:
                 break
             members = k
     total = 0.0
-    for q in range(count):
-        if q != own_at:
-            new[q] = min(0.0, (theta - B[q]) / A)
-            total -= new[q]
-    if own_at >= 0:
-        new[own_at] = mass if capped else min(total, mass)
+    inverse = 1.0 / A
+    for q in range(first, count):
+        new[q] = min(0.0, (theta - B[q]) * inverse)
+        total -= new[q]
+    if own_at == 0:
+        new[0] = mass if capped else min(total, mass)

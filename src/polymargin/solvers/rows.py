@@ -53,7 +53,7 @@ class KernelRows:
         return len(self.rows)
 
     def grow(self, new: np.ndarray) -> None:
-        """Let the patterns ``new`` join; rows at hand get their columns, new rows while they fit."""
+        """The patterns ``new`` join: rows at hand get their columns, new rows while they fit."""
         m, wanted = len(self.ids), len(self.ids) + len(new)
         if wanted > self.rows.shape[1]:
             self._widen(min(self.problem.n_patterns, max(wanted, wanted + wanted // 2)))

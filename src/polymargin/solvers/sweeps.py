@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from polymargin.fields import DenseField, SparseField
+from polymargin.certificate import prototypes
+from polymargin.fields import DenseField, SparseField, sparse_scores
 from polymargin.history import History
-from polymargin.problem import Problem, as_read_only, row_blocks, sparse_block
+from polymargin.problem import Problem, as_read_only, row_blocks
 from polymargin.solvers.base import (
     HARD_MARGIN_LIMIT,
     Budget,
@@ -45,10 +46,11 @@ __all__ = ["solve_linear"]
 # Measured on the eight linear problems of benchmarks/: fewer checks cost passes over stale lists,
 # more checks cost products with all the data.
 _SHRINK_UNTIL = 0.1
-_SAFETY = 0.3
+_SAFETY = 0.7
 _PASSES_PER_CHECK = 60
 _RELAXATION = 1.4
 _FIRST_BLOCK = 512
+_SINGLE_PRECISION_TOL = 5e-4
 
 
 def solve_linear(
@@ -83,7 +85,8 @@ class _Sweeps:
         self.is_cold = start is None
         tau = np.zeros((n, R)) if start is None else np.ascontiguousarray(start, dtype=np.float64)
         self.duals = make_duals(problem, slice(None), tau)
-        self.field = _make_field(problem)
+        self.single = _is_single(problem, stop.tol)
+        self.field, self.place = _make_field(problem, self.single)
         self.queue = np.empty(n, dtype=np.int64)
         self.everyone = np.arange(n)
         self.random = seed_state(seed)
@@ -92,8 +95,6 @@ class _Sweeps:
         self.check_cost = 1e-9 * n * R * (2.0 + 0.1 * width)
         self.budget = Budget(30.0 + width)
         self.block = max(256, min(8192, 65536 // R))
-        if sp.issparse(problem.X):
-            self.block = sparse_block(problem.X)
         if not self.is_cold:
             self.refresh()
 
@@ -101,37 +102,37 @@ class _Sweeps:
 
     def refresh(self) -> None:
         """Prototypes from the dual variables, free of drift."""
-        X, tau, field = self.problem.X, self.duals.tau, self.field
+        tau, field = self.duals.tau, self.field
+        W = prototypes(self.problem, self.everyone, tau)
         if isinstance(field, SparseField):
-            field.V[:] = 0.0
-            for rows in row_blocks(len(tau), sparse_block(X)):
-                field.V[:] += X[rows].T @ tau[rows]
+            field.V[self.place, : len(W)] = W.T
         else:
-            field.W[:] = 0.0
-            for rows in row_blocks(len(tau), 8192):
-                field.W[:] += tau[rows].T @ X[rows]
+            field.W[:] = W
         field.constant[:] = field.scale * tau.sum(axis=0)
 
-    def scores(self, rows: slice) -> np.ndarray:
+    def scores(self, patterns: np.ndarray, rows: slice) -> np.ndarray:
         """(R, k) scores of a block, without the constant feature."""
-        X, field = self.problem.X, self.field
+        field = self.field
         if isinstance(field, SparseField):
-            return np.ascontiguousarray((X[rows] @ field.V).T)
-        return field.W @ X[rows].T
+            out = np.empty((self.problem.n_prototypes, len(patterns)))
+            sparse_scores(field, patterns, out)
+            return out
+        if self.single and field.X.dtype == np.float32:
+            return np.asarray(field.W.astype(np.float32) @ field.X[rows].T)
+        return np.asarray(field.W @ field.X[rows].T)
 
     def screen(self, rows: slice, end: int, hard_cap: float, totals: np.ndarray) -> int:
         """Screen a block of rows; the new end of the queue comes back."""
         patterns = np.ascontiguousarray(self.everyone[rows])
-        shift = self.field.constant * self.field.scale
-        return screen(
-            self.scores(rows), shift, patterns, self.duals, self.queue, end, hard_cap, totals
-        )
+        scores = self.scores(patterns, rows)
+        shift = (self.field.constant * self.field.scale).astype(scores.dtype)
+        return int(screen(scores, shift, patterns, self.duals, self.queue, end, hard_cap, totals))
 
     @property
     def norm2(self) -> float:
         M = self.field.V if isinstance(self.field, SparseField) else self.field.W
         c = self.field.constant
-        return float(np.vdot(M, M) + np.vdot(c, c))
+        return float(np.einsum("ij,ij->", M, M, dtype=np.float64) + np.vdot(c, c))
 
     def hard_cap(self) -> float:
         """Stands for an infinite C in estimates: twice the largest weight so far."""
@@ -202,7 +203,9 @@ class _Sweeps:
         end = 0
         for rows in row_blocks(self.problem.n_patterns, self.block):
             end = self.screen(rows, end, hard_cap, totals)
-        primal, dual = values(self.problem, self.norm2, totals[LOSS], totals[OWN], totals[MARGIN])
+        primal, dual = values(
+            self.problem, self.norm2, totals[LOSS], totals[OWN], totals[MARGIN] + 1.0
+        )
         return primal, dual, end, totals[GAP]
 
     def rescale(self) -> None:
@@ -250,6 +253,7 @@ class _Sweeps:
                 point = leap.point(dual, float(self.duals.tau.max(initial=0.0)))
                 if point is not None:
                     self.duals.tau[:] = point
+                    self.duals.n_active[:] = 0  # the lists know nothing of this point
                     self.refresh()
                     continue
             if reason is None:
@@ -279,12 +283,28 @@ class _Sweeps:
         return (primal, *self.support())
 
 
-def _make_field(problem: Problem) -> DenseField | SparseField:
+def _is_single(problem: Problem, tol: float) -> bool:
+    """Whether single precision will do for the runner."""
+    in_range = bool((problem.diagonal < 1e30).all())
+    return tol >= _SINGLE_PRECISION_TOL and not problem.is_hard and in_range
+
+
+def _make_field(
+    problem: Problem, single: bool
+) -> tuple[DenseField | SparseField, np.ndarray | None]:
+    """Prototypes at zero beside the rows of X; for sparse rows also the place of each feature.
+
+    Beside sparse rows the memory of the prototypes is what the runner waits for: they are float32
+    where that will do, and the most frequent features lie together.
+    """
     X, R = problem.X, problem.n_prototypes
     scale = float(np.sqrt(problem.kernel.offset))
     constant = np.zeros(R)
-    if sp.issparse(X):
-        V = np.zeros((X.shape[1], R))
-        data, indices, indptr = map(as_read_only, (X.data, X.indices, X.indptr))
-        return SparseField(data, indices, indptr, V, constant, scale)
-    return DenseField(as_read_only(X), np.zeros((R, X.shape[1])), constant, scale)
+    if not sp.issparse(X):
+        return DenseField(as_read_only(X), np.zeros((R, X.shape[1])), constant, scale), None
+    frequency = np.bincount(X.indices, minlength=X.shape[1])
+    place = np.empty(X.shape[1], dtype=X.indices.dtype)
+    place[np.argsort(-frequency, kind="stable")] = np.arange(X.shape[1], dtype=place.dtype)
+    data, indices, indptr = map(as_read_only, (X.data, place[X.indices], X.indptr))
+    V = np.zeros((X.shape[1], -(-R // 8) * 8), dtype=np.float32 if single else np.float64)
+    return SparseField(data, indices, indptr, V, constant, scale), place

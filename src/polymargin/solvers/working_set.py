@@ -258,7 +258,7 @@ class _WorkingSet:
         norm2 = float((self.duals.tau * self.F.T).sum())
         violating = outside[slacks > 0.0]
         violating = violating[np.argsort(-slacks[slacks > 0.0], kind="stable")]
-        margin = min(totals[MARGIN], margins.min(initial=np.inf))
+        margin = min(totals[MARGIN] + 1.0, margins.min(initial=np.inf))
         primal, dual = values(problem, norm2, loss, totals[OWN], margin)
         return primal, dual, totals[GAP] + float(cap @ slacks), violating
 

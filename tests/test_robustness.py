@@ -1,0 +1,114 @@
+"""Hard problems end honestly: any status, but no crash and no certificate that is not true."""
+
+import warnings
+
+import numpy as np
+import pytest
+import reference as ref
+from conftest import make_overlapping
+from scipy import sparse
+
+from polymargin import MulticlassSVC
+
+STATUSES = {"converged", "max_iter", "not_separable", "stalled"}
+
+
+def awkward_problem(seed):
+    """Few points, large C or a hard margin, features of all sizes, duplicates, zero weights."""
+    rng = np.random.default_rng(seed)
+    n, d = int(rng.integers(4, 120)), int(rng.integers(1, 10))
+    n_classes = int(rng.integers(2, min(n, 8) + 1))
+    y = np.append(np.arange(n_classes), rng.integers(n_classes, size=n - n_classes))
+    X = rng.normal(size=(n_classes, d))[y] + rng.normal(size=(n, d))
+    if seed % 2:
+        X = np.round(2 * X) / 2
+    if seed % 3 == 0:
+        X = X * 10.0 ** rng.integers(-3, 4, size=d)
+    if seed % 5 == 0:
+        X = X.astype(np.float32)
+    C = [1e2, 1e4, 1e6, np.inf][seed % 4]
+    weights = rng.choice([1.0, 2.0, 0.3], size=n) if seed % 7 == 0 else np.ones(n)
+    return X, y, n_classes, C, weights
+
+
+def kernel_of(field, X):
+    """Parameters, input and kernel matrix of one way to train on X."""
+    exact = X.astype(float)
+    if field == "poly":
+        gamma = 1.0 / (X.shape[1] * exact.var())
+        K = (gamma * exact @ exact.T + 1.0) ** 2
+        return {"kernel": "poly", "degree": 2, "coef0": 1.0, "gamma": gamma}, X, K
+    if field == "rows":
+        return {"kernel": "rbf", "gamma": 0.5}, X, ref.rbf(X, X, 0.5)
+    K = exact @ exact.T
+    if field == "gram":
+        return {"kernel": "precomputed"}, K, K
+    return {"kernel": "linear"}, sparse.csr_array(X) if field == "csr" else X, K
+
+
+@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("field", ["dense", "csr", "gram", "rows", "poly"])
+def test_ends_honestly(field, seed):
+    X, y, _, C, weights = awkward_problem(seed)
+    parameters, given, K = kernel_of(field, X)
+    model = MulticlassSVC(
+        C=C, tol=1e-8, max_iter=3000, intercept="none", random_state=seed, **parameters
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", UserWarning)  # not reached, not separable, collapsed
+        model.fit(given, y, sample_weight=weights)
+    certificate = model.certificate_
+    assert model.status_ in STATUSES
+    assert certificate.relative_gap >= 0
+    assert (model.status_ == "converged") == (certificate.relative_gap <= 1e-8)
+    assert (model.status_ == "not_separable") <= (certificate.primal == np.inf)
+    scores = model.decision_function(given)
+    assert np.isfinite(scores).all()
+
+    caps = C * weights
+    tau = ref.full_tau(model, len(y))
+    assert ref.infeasibility(tau, y, caps) <= 1e-10 * np.abs(tau).max()
+    if np.isinf(C):
+        return  # values of a hard margin that is not there are nothing but rounding
+    # the sums behind P and D cancel; their rounding is relative to what is summed
+    size = np.sum(np.abs(tau) * (np.abs(K) @ np.abs(tau)))
+    loss = ref.hinge(K @ tau, y) @ caps
+    primal = 0.5 * ref.squared_norm(tau, K) + loss
+    spread = caps.sum() * (np.abs(K) @ np.abs(tau)).max()
+    assert certificate.primal == pytest.approx(primal, rel=1e-9, abs=1e-14 * (size + spread))
+    room = 1e-14 * size + 1e-9 * primal
+    assert ref.dual_value(tau, K, y, caps) <= certificate.primal + room
+    assert certificate.dual <= certificate.primal
+
+
+@pytest.mark.parametrize("C", [1e2, 1e4, 1e6, 1e8])
+@pytest.mark.parametrize("field", ["dense", "csr", "gram", "rows"])
+def test_large_c_on_overlapping_points(field, C):
+    """Weights up to C among scores of order one; well scaled features must converge up to 1e6."""
+    X, y = make_overlapping(n=60, d=6)
+    parameters, given, _ = kernel_of(field, X)
+    model = MulticlassSVC(C=C, tol=1e-4, intercept="none", random_state=0, **parameters)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        model.fit(given, y)
+    assert model.status_ == "converged" or (C > 1e6 and model.status_ in STATUSES)
+    tau = ref.full_tau(model, 60)
+    assert ref.infeasibility(tau, y, np.full(60, C)) <= 1e-10 * np.abs(tau).max()
+
+
+@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("kernel", ["linear", "poly", "rbf"])
+def test_no_margin_with_a_definite_kernel(kernel, seed):
+    """Weights grow until D passes its limit; their rounding must not look like an odd kernel."""
+    rng = np.random.default_rng(seed)
+    X, y = rng.normal(size=(30, 1)), np.append(np.arange(6), rng.integers(6, size=24))
+    if kernel == "rbf":
+        X[1] = X[0]  # two classes at one point: no kernel separates them
+    model = MulticlassSVC(
+        C=np.inf, kernel=kernel, degree=2, coef0=1.0, intercept="penalized", random_state=seed
+    )
+    with pytest.warns(UserWarning, match=r"(?i)separa"):
+        model.fit(X, y)
+    assert model.status_ == "not_separable"
+    assert model.certificate_.primal == np.inf
