@@ -138,7 +138,7 @@ def charts(rows: list[dict[str, Any]]) -> list[Panel]:
     """Fit and prediction side by side, the ratios above."""
     return [
         Bars(
-            f"{key} (numbers above the bars: SVC / polymargin)",
+            f"{key}: SVC / polymargin above the bars",
             "data set, C and gamma",
             f"seconds of {key}",
             [f"{row['data']}\nC={row['C']:g}, gamma={row['gamma']:g}" for row in rows],

@@ -191,3 +191,11 @@ def test_scoring_monitor(iris):
     assert scores
     assert all(0 <= score <= 1 for score in scores)
     assert scores[-1] > 0.9
+
+
+def test_progress_bar(iris):
+    callback = callback_module()
+    pytest.importorskip("rich")
+    X, y = iris
+    model = MulticlassSVC(C=10, tol=1e-6).set_callbacks(callback.ProgressBar()).fit(X, y)
+    assert model.status_ == "converged"

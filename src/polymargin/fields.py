@@ -107,9 +107,19 @@ def _push_pair_dense(field: Any, i: Any, r: Any, s: Any, amount: Any) -> None:
 
 
 def _read_sparse(field: Any, i: Any, classes: Any, count: Any, out: Any) -> None:
+    begin, end = field.indptr[i], field.indptr[i + 1]
+    if count <= 6:
+        # few prototypes: a sum in a register each
+        for q in range(count):
+            r = np.intp(classes[q])
+            score = 0.0
+            for k in range(begin, end):
+                score += field.data[k] * field.V[field.indices[k], r]
+            out[q] = score + field.constant[r] * field.scale
+        return
     for q in range(count):
         out[q] = field.constant[np.intp(classes[q])] * field.scale
-    for k in range(field.indptr[i], field.indptr[i + 1]):
+    for k in range(begin, end):
         t = field.indices[k]
         value = np.float64(field.data[k])
         for q in range(count):

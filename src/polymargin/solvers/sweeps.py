@@ -43,10 +43,11 @@ from polymargin.solvers.interior import Leap
 
 __all__ = ["solve_linear"]
 
-# Measured on the eight linear problems of benchmarks/: fewer checks cost passes over stale lists,
-# more checks cost products with all the data.
-_SHRINK_UNTIL = 0.1
-_SAFETY = 0.7
+# Measured on the linear problems of benchmarks/: fewer checks cost passes over stale lists, more
+# checks cost products with all the data.  (Share of the gap, share of the tolerance) at which to
+# look again, where a pass costs more than a check, and where it costs less.
+_WHEN_PASSES_COST_MORE = (0.1, 0.7)
+_WHEN_CHECKS_COST_MORE = (0.1, 0.3)
 _PASSES_PER_CHECK = 60
 _RELAXATION = 1.4
 _FIRST_BLOCK = 512
@@ -91,7 +92,7 @@ class _Sweeps:
         self.everyone = np.arange(n)
         self.random = seed_state(seed)
         width = problem.X.shape[1] if not sp.issparse(problem.X) else problem.X.nnz / max(n, 1)
-        self.visit_cost = 1e-9 * (30.0 + 0.3 * width)
+        self.visit_cost = 1e-9 * (30.0 + (3.0 if sp.issparse(problem.X) else 0.3) * width)
         self.check_cost = 1e-9 * n * R * (2.0 + 0.1 * width)
         self.budget = Budget(30.0 + width)
         self.block = max(256, min(8192, 65536 // R))
@@ -257,9 +258,7 @@ class _Sweeps:
                     self.refresh()
                     continue
             if reason is None:
-                target = _SHRINK_UNTIL * gap
-                if not problem.is_hard:
-                    target = max(target, _SAFETY * stop.tol * primal)
+                target = self.target(gap, primal, end)
                 most = min(_PASSES_PER_CHECK, stop.max_iter - progress.iterations)
                 moved = self.passes(end, target, most, self.hard_cap())
                 if not moved:
@@ -271,6 +270,15 @@ class _Sweeps:
                     self.rescale()
             if reason is not None:
                 return progress.finish(reason, *self.support())
+
+    def target(self, gap: float, primal: float, end: int) -> float:
+        """The estimated gap at which the next check is worth its price."""
+        visits = float(self.duals.n_active[self.queue[:end]].sum())
+        checks_cost_more = self.visit_cost * visits < self.check_cost
+        shares = _WHEN_CHECKS_COST_MORE if checks_cost_more else _WHEN_PASSES_COST_MORE
+        if self.problem.is_hard:
+            return shares[0] * gap
+        return max(shares[0] * gap, shares[1] * self.progress.stop.tol * primal)
 
     def support(self) -> tuple[np.ndarray, np.ndarray]:
         flat = self.duals.tau.ravel()

@@ -325,7 +325,7 @@ class _WorkingSet:
                 continue
             if len(violating) < 0.05 * len(self.ids):
                 self.trim()
-            self.grow(violating[: max(len(self.ids), 500)])
+            self.grow(violating[: max(2 * len(self.ids) // 3, 1000)])
 
     def sharpen(self, refreshed_at: int) -> str | None:
         """Nothing moves but the gap is open: recompute scores, then go to float64, then give up."""
