@@ -24,8 +24,8 @@ GAMMA = 0.2
 
 
 @numba.njit
-def compiled_read(field, i, classes, count, out):
-    read(field, i, classes, count, out)
+def compiled_read(field, i, active, count, out):
+    read(field, i, active, count, out)
 
 
 @numba.njit
@@ -116,7 +116,7 @@ def test_verbs(kind, dtype, verbs):
     for i in range(n):
         for count in [1, 3, N_CLASSES]:
             out = np.full(N_CLASSES, np.nan)
-            read_(field, i, classes, count, out)
+            read_(field, i, np.tile(classes, (i + 1, 1)), count, out)
             np.testing.assert_allclose(out[:count], expected[i, classes[:count]], atol=atol)
             assert np.isnan(out[count:]).all()
         for r, s in [(0, 1), (3, 2)]:

@@ -25,6 +25,8 @@ __all__ = [
 ]
 
 _BLOCK_BYTES = 4_000_000
+_A_HAIR_MORE = 1.0 + 1e-11
+"""A model is scaled to a margin this much above 1: rounded scores must not cost C times a slack."""
 
 
 @dataclass(frozen=True)
@@ -196,16 +198,19 @@ def judge(problem: Problem, support: np.ndarray, tau: np.ndarray) -> Judgement:
     own_tau = tau[np.arange(len(support)), problem.own[support]]
     if separated < np.inf and (
         problem.is_hard
-        or (separated < primal and bool((own_tau <= margin * problem.cap[support]).all()))
+        or (
+            separated < primal
+            and bool((own_tau * _A_HAIR_MORE <= margin * problem.cap[support]).all())
+        )
     ):
-        primal, scale = separated, 1.0 / margin
+        primal, scale = separated, _A_HAIR_MORE / margin
     certificate = certify(primal, dual, problem.kernel_psd)
     return Judgement(certificate, W, constant * u, margin, norm2, scale)
 
 
 def separated_primal(norm2: float, margin: float) -> float:
     """P of the model scaled to margin exactly 1, infinite if it does not separate (1.12)."""
-    return 0.5 * (np.sqrt(norm2) / margin) ** 2 if margin > 0.0 else np.inf
+    return 0.5 * (_A_HAIR_MORE * np.sqrt(norm2) / margin) ** 2 if margin > 0.0 else np.inf
 
 
 def rescaled_dual(norm2: float, own_sum: float) -> float:

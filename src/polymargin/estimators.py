@@ -276,7 +276,8 @@ class MulticlassSVC(CallbackSupport, ClassifierMixin, BaseEstimator):
             dtype=[np.float64, np.float32],
             order="C",
         )
-        check_classification_targets(y)
+        if y.dtype.kind not in "biuSU":  # integers and strings are labels, whatever they are
+            check_classification_targets(y)
         if precomputed and X.shape[0] != X.shape[1]:
             raise ValueError(
                 f"X must be the square kernel matrix of the training examples for "
@@ -393,14 +394,16 @@ class MulticlassSVC(CallbackSupport, ClassifierMixin, BaseEstimator):
 
     def _solve(self, problem: Problem, history: History, start: np.ndarray | None) -> Solution:
         stop = Stop(float(self.tol), int(self.max_iter), self.max_time)
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        seed = self.random_state
+        if not isinstance(seed, numbers.Integral) or seed < 0:
+            seed = check_random_state(seed).randint(2**31 - 1)
         if problem.kernel.is_linear:
             from polymargin.solvers.sweeps import solve_linear
 
-            return solve_linear(problem, stop, history, start, seed)
+            return solve_linear(problem, stop, history, start, int(seed))
         from polymargin.solvers.working_set import solve_kernel
 
-        return solve_kernel(problem, stop, history, start, seed, float(self.cache_mb))
+        return solve_kernel(problem, stop, history, start, int(seed), float(self.cache_mb))
 
     def _fitted_attributes(
         self, kernel: Kernel, classes: np.ndarray, X: Any

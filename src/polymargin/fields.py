@@ -75,9 +75,9 @@ class KernelField(NamedTuple):
     tick: np.ndarray
 
 
-def _read_dense(field: Any, i: Any, classes: Any, count: Any, out: Any) -> None:
+def _read_dense(field: Any, i: Any, active: Any, count: Any, out: Any) -> None:
     for q in range(count):
-        r = np.intp(classes[q])
+        r = np.intp(active[i, q])
         score = 0.0
         for t in range(field.X.shape[1]):
             score += field.W[r, t] * field.X[i, t]
@@ -106,24 +106,24 @@ def _push_pair_dense(field: Any, i: Any, r: Any, s: Any, amount: Any) -> None:
     field.constant[s] -= amount * field.scale
 
 
-def _read_sparse(field: Any, i: Any, classes: Any, count: Any, out: Any) -> None:
+def _read_sparse(field: Any, i: Any, active: Any, count: Any, out: Any) -> None:
     begin, end = field.indptr[i], field.indptr[i + 1]
     if count <= 6:
         # few prototypes: a sum in a register each
         for q in range(count):
-            r = np.intp(classes[q])
+            r = np.intp(active[i, q])
             score = 0.0
             for k in range(begin, end):
                 score += field.data[k] * field.V[field.indices[k], r]
             out[q] = score + field.constant[r] * field.scale
         return
     for q in range(count):
-        out[q] = field.constant[np.intp(classes[q])] * field.scale
+        out[q] = field.constant[np.intp(active[i, q])] * field.scale
     for k in range(begin, end):
         t = field.indices[k]
         value = np.float64(field.data[k])
         for q in range(count):
-            out[q] += value * field.V[t, np.intp(classes[q])]
+            out[q] += value * field.V[t, np.intp(active[i, q])]
 
 
 def _difference_sparse(field: Any, i: Any, r: Any, s: Any) -> float:
@@ -154,9 +154,9 @@ def _always_ready(field: Any, i: Any) -> bool:
     return True
 
 
-def _read_kernel(field: Any, i: Any, classes: Any, count: Any, out: Any) -> None:
+def _read_kernel(field: Any, i: Any, active: Any, count: Any, out: Any) -> None:
     for q in range(count):
-        out[q] = field.F[np.intp(classes[q]), i]
+        out[q] = field.F[np.intp(active[i, q]), i]
 
 
 def _difference_kernel(field: Any, i: Any, r: Any, s: Any) -> float:
@@ -209,9 +209,9 @@ _VERBS: dict[str, dict[type, Any]] = {
 }
 
 
-def read(field: Any, i: Any, classes: Any, count: Any, out: Any) -> None:
-    """Scores of pattern i for ``classes[:count]`` into ``out[:count]``."""
-    _VERBS["read"][type(field)](field, i, classes, count, out)
+def read(field: Any, i: Any, active: Any, count: Any, out: Any) -> None:
+    """Scores of pattern i for the prototypes ``active[i, :count]`` into ``out[:count]``."""
+    _VERBS["read"][type(field)](field, i, active, count, out)
 
 
 def difference(field: Any, i: Any, r: Any, s: Any) -> float:
@@ -244,7 +244,7 @@ def _compiled(verb: str, field: Any) -> Any:
 
 
 @overload(read, jit_options=_OPTIONS, strict=False)
-def _overload_read(field: Any, i: Any, classes: Any, count: Any, out: Any) -> Any:
+def _overload_read(field: Any, i: Any, active: Any, count: Any, out: Any) -> Any:
     return _compiled("read", field)
 
 

@@ -54,8 +54,9 @@ class Problem:
     def n_prototypes(self) -> int:
         return len(self.prototype_class)
 
-    @property
+    @cached_property
     def is_hard(self) -> bool:
+        """Whether some C_i is infinite."""
         return bool(np.isinf(self.cap).any())
 
     @cached_property

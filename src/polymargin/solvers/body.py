@@ -140,7 +140,14 @@ def descend(
         Where to go on (``position < end``: out of budget, or a kernel row is missing), and the new
         end of the queue.
     """
-    R = duals.tau.shape[1]
+    all_own = duals.own
+    all_cap = duals.cap
+    all_diagonal = duals.diagonal
+    all_inverse = duals.inverse
+    all_tau = duals.tau
+    all_active = duals.active
+    all_n_active = duals.n_active
+    R = all_tau.shape[1]
     F = np.empty(R)
     slack = np.empty(R)
     tau = np.empty(R)
@@ -155,31 +162,31 @@ def descend(
         if visits >= budget:
             break
         p = queue[j]
-        count = duals.n_active[p]
-        own = duals.own[p]
-        cap = duals.cap[p]
+        count = all_n_active[p]
+        own = all_own[p]
+        cap = all_cap[p]
         gap_cap = cap if cap < np.inf else hard_cap
-        A = duals.diagonal[p]
+        A = all_diagonal[p]
         visits += count
         if count == 2:
             # two variables r and s with a fixed sum: tau_r += t, tau_s -= t gains -d t - A t^2
-            r = np.intp(duals.active[p, 0])
-            s = np.intp(duals.active[p, 1])
+            r = np.intp(all_active[p, 0])
+            s = np.intp(all_active[p, 1])
             d = difference(field, p, r, s)
             has_own = r == own
             d -= 1.0 if has_own else 0.0
             top = cap if has_own else 0.0
-            tau_r = duals.tau[p, r]
-            tau_s = duals.tau[p, s]
+            tau_r = all_tau[p, r]
+            tau_s = all_tau[p, s]
             room = top - tau_r
-            t = min(max(-0.5 * d * duals.inverse[p], tau_s), room)
+            t = min(max(-0.5 * d * all_inverse[p], tau_s), room)
             if t == 0.0:
                 if d != 0.0:
                     # the one wanted less has nothing to give: it leaves, and with it the pattern
                     if d < 0.0:
-                        duals.active[p, 0] = s
-                        duals.active[p, 1] = r
-                    duals.n_active[p] = 1
+                        all_active[p, 0] = s
+                        all_active[p, 1] = r
+                    all_n_active[p] = 1
                     end -= 1
                     queue[j] = queue[end]
                     queue[end] = p
@@ -203,19 +210,19 @@ def descend(
                 if new_s == 0.0:
                     new_r = 0.0
                 new_s = -new_r
-            duals.tau[p, r] = new_r
-            duals.tau[p, s] = new_s
+            all_tau[p, r] = new_r
+            all_tau[p, s] = new_s
             push_pair(field, p, r, s, t)
             steps += 1
             j += 1
             continue
 
-        read(field, p, duals.active[p], count, F)
-        own_at = 0 if duals.active[p, 0] == own else -1
+        read(field, p, all_active, count, F)
+        own_at = 0 if all_active[p, 0] == own else -1
         highest = -np.inf
         lowest = np.inf
         for q in range(count):
-            tau[q] = duals.tau[p, np.intp(duals.active[p, q])]
+            tau[q] = all_tau[p, np.intp(all_active[p, q])]
             slack[q] = -tau[q]
         if own_at == 0:
             F[0] -= 1.0
@@ -230,9 +237,9 @@ def descend(
             if slack[q] <= 0.0 and F[q] < lowest:
                 # (1.8): no room to lose weight, and not wanted: out of the list
                 count -= 1
-                gone = duals.active[p, q]
-                duals.active[p, q] = duals.active[p, count]
-                duals.active[p, count] = gone
+                gone = all_active[p, q]
+                all_active[p, q] = all_active[p, count]
+                all_active[p, count] = gone
                 if own_at == q:
                     own_at = -1
                 F[q] = F[count]
@@ -244,7 +251,7 @@ def descend(
                     room = max(gap_cap - tau[q], 0.0)
                 gap += room * (highest - F[q])
                 q += 1
-        duals.n_active[p] = count
+        all_n_active[p] = count
         gap_sum += gap
         if count <= 1:
             end -= 1
@@ -281,8 +288,8 @@ def descend(
                 new[own_at] = min(weight, cap)
         for q in range(count):
             if new[q] != tau[q]:
-                r = np.intp(duals.active[p, q])
-                duals.tau[p, r] = new[q]
+                r = np.intp(all_active[p, q])
+                all_tau[p, r] = new[q]
                 push(field, p, r, new[q] - tau[q])
         steps += 1
         j += 1
