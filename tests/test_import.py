@@ -15,11 +15,12 @@ SOURCE = Path(polymargin.__file__).parent
 # A module imports only from rows above its own, never from its own row or below.
 ORDER = [
     {"exceptions", "_jit"},
-    {"kernels", "machines", "validation"},
+    {"kernels", "machines", "encoding"},
     {"fields"},
     {"problem"},
-    {"certificate", "history", "scoring"},
+    {"certificate", "history", "scoring", "validation"},
     {"solvers", "_callbacks"},
+    {"outcome"},
     {"estimators"},
     {"demo"},
 ]

@@ -78,7 +78,7 @@ class Judgement:
     scale: float = 1.0
 
 
-def _block_rows(problem: Problem, width: int) -> int:
+def _block_rows(width: int) -> int:
     return max(16, _BLOCK_BYTES // (8 * max(1, width)))
 
 
@@ -95,16 +95,16 @@ def prototypes(problem: Problem, support: np.ndarray, tau: np.ndarray) -> np.nda
             V += _as_float64(X[support[rows]]).T @ tau[rows]
         return np.ascontiguousarray(V.T)
     W = np.zeros((tau.shape[1], X.shape[1]))
+    size = _block_rows(X.shape[1])
     if 2 * len(support) >= len(X) and X.shape[1] > tau.shape[1]:
         # most rows take part and rows are long: slices of X are cheaper than gathered rows
         full = np.zeros((len(X), tau.shape[1]))
         full[support] = tau
-        for start in range(0, len(X), 8192):
-            W += full[start : start + 8192].T @ _as_float64(X[start : start + 8192])
+        for rows in row_blocks(len(X), size):
+            W += full[rows].T @ _as_float64(X[rows])
         return W
-    for start in range(0, len(support), 8192):
-        some = support[start : start + 8192]
-        W += tau[start : start + 8192].T @ _as_float64(X[some])
+    for rows in row_blocks(len(support), size):
+        W += tau[rows].T @ _as_float64(X[support[rows]])
     return W
 
 
@@ -173,8 +173,8 @@ def judge(problem: Problem, support: np.ndarray, tau: np.ndarray) -> Judgement:
             _losses(problem, scores, rows, margins, slacks)
 
         width = max(len(support), 1)
-    size = sparse_block(problem.X) if sp.issparse(problem.X) else _block_rows(problem, width)
-    run_blocks(look, n, min(size, _block_rows(problem, R)), problem.n_jobs)
+    size = sparse_block(problem.X) if sp.issparse(problem.X) else _block_rows(width)
+    run_blocks(look, n, min(size, _block_rows(R)), problem.n_jobs)
     if W is None:
         norm2 = float((tau * support_scores[support]).sum())
         weight = np.abs(tau).T @ np.sqrt(problem.diagonal[support])

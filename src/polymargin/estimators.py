@@ -9,44 +9,28 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state, compute_class_weight
+from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from polymargin._callbacks import CallbackSupport, FitReporter, with_callbacks
-from polymargin.exceptions import (
-    CollapsedModelWarning,
-    IndefiniteKernelWarning,
-    NotSeparableWarning,
-    warn_user,
-)
+from polymargin.encoding import encode
+from polymargin.exceptions import warn_user
 from polymargin.history import History
 from polymargin.kernels import KERNELS, Kernel, resolve_gamma
 from polymargin.machines import Machine, find_machine
+from polymargin.outcome import warn_of_outcome
 from polymargin.problem import Problem
 from polymargin.scoring import KernelModel, linear_scores
 from polymargin.solvers.base import Solution, Stop
-from polymargin.validation import canonical, check_number, is_psd, is_symmetric, validate_named
+from polymargin.validation import canonical, check_kernel, check_number, validate_named
 
 __all__ = ["MulticlassSVC"]
-
-_PSD_CHECK_LIMIT = 2000
-
-
-class _Encoding(NamedTuple):
-    """The rows that count, their class numbers, sample weights, and these times class weights."""
-
-    kept: np.ndarray
-    classes: np.ndarray
-    label: np.ndarray
-    weight: np.ndarray
-    weighted: np.ndarray
 
 
 class MulticlassSVC(CallbackSupport, ClassifierMixin, BaseEstimator):
@@ -213,7 +197,7 @@ class MulticlassSVC(CallbackSupport, ClassifierMixin, BaseEstimator):
         """
         machine = self._check_parameters()
         X, y = self._validate(X, y)
-        kept, classes, label, weight, weighted = self._encode(y, sample_weight)
+        kept, classes, label, weight, weighted = encode(y, sample_weight, self.class_weight)
         data = X if len(kept) == X.shape[0] else X[kept]
         kernel = self._make_kernel(machine, data, None if sample_weight is None else weight)
         if kernel.name == "precomputed" and data is not X:
@@ -222,7 +206,7 @@ class MulticlassSVC(CallbackSupport, ClassifierMixin, BaseEstimator):
         hard = np.isinf(self.C)
         cap = np.full(len(kept), np.inf) if hard else float(self.C) * weighted
         problem = Problem(machine, kernel, data, label, cap, label, np.arange(len(classes)), n_jobs)
-        self._check_kernel(problem)
+        problem.kernel_psd = check_kernel(problem)
         start = self._warm_start_point(X.shape[0], classes, kept, problem)
         attributes = self._fitted_attributes(kernel, classes, X)
         reporter = FitReporter(self, X, y, sample_weight, problem, attributes)
@@ -230,7 +214,7 @@ class MulticlassSVC(CallbackSupport, ClassifierMixin, BaseEstimator):
         solution = self._solve(problem, history, start)
         self._store(solution, problem, kept, reporter)
         reporter.finish()
-        self._warn(solution, problem)
+        warn_of_outcome(solution, problem, float(self.tol))
         if solution.status == "interrupted" and not reporter.stopped:
             raise KeyboardInterrupt
         return self
@@ -285,48 +269,6 @@ class MulticlassSVC(CallbackSupport, ClassifierMixin, BaseEstimator):
             )
         return canonical(X), y
 
-    def _encode(self, y: np.ndarray, sample_weight: Any) -> _Encoding:
-        """Rows with weight, their classes and weights; rows without are dropped first (19.1)."""
-        weight = np.ones(len(y))
-        if sample_weight is not None:
-            weight = _check_sample_weight(sample_weight, y, dtype=np.float64)
-            if (weight < 0).any():
-                raise ValueError("sample_weight must not be negative; drop those examples instead.")
-        factor = self._class_factors(y)
-        kept = np.flatnonzero((weight > 0) & (factor > 0))
-        if not len(kept):
-            raise ValueError("sample_weight is zero for every example; give some a weight.")
-        classes, label = np.unique(y[kept], return_inverse=True)
-        if len(classes) < 2:
-            weighted = "" if len(kept) == len(y) else " with non-zero weight"
-            raise ValueError(
-                f"The number of classes has to be greater than one; got {len(classes)} class"
-                f"{weighted}: add examples of another class to y."
-            )
-        if len(classes) > np.iinfo(np.int16).max:
-            raise ValueError(f"y has {len(classes)} classes; at most 32767 are supported.")
-        weight, factor = weight[kept], factor[kept]
-        if isinstance(self.class_weight, str):
-            mass = np.bincount(label, weights=weight)
-            factor = (mass.sum() / (len(classes) * mass))[label]
-        return _Encoding(kept, classes, label.astype(np.int64), weight, weight * factor)
-
-    def _class_factors(self, y: np.ndarray) -> np.ndarray:
-        """The class_weight of every example; "balanced" waits until the classes are known."""
-        if self.class_weight is None or (
-            isinstance(self.class_weight, str) and self.class_weight == "balanced"
-        ):
-            return np.ones(len(y))
-        if not isinstance(self.class_weight, Mapping):
-            raise ValueError(
-                f"class_weight must be a dict, 'balanced' or None, got {self.class_weight!r}."
-            )
-        classes, label = np.unique(y, return_inverse=True)
-        factors = compute_class_weight(dict(self.class_weight), classes=classes, y=y)
-        if not (factors >= 0).all():
-            raise ValueError("class_weight must not be negative; drop the class instead.")
-        return np.asarray(factors)[label]
-
     def _make_kernel(self, machine: Machine, X: Any, weight: np.ndarray | None) -> Kernel:
         name = "callable" if callable(self.kernel) else str(self.kernel)
         kind = machine.resolve_intercept(self.intercept, name == "linear")
@@ -338,32 +280,6 @@ class MulticlassSVC(CallbackSupport, ClassifierMixin, BaseEstimator):
         )
         function = self.kernel if callable(self.kernel) else None
         return Kernel(name, gamma, float(self.degree), float(self.coef0), offset, function)
-
-    def _check_kernel(self, problem: Problem) -> None:
-        """Definiteness (19.6): by theory, by Cholesky up to a size, else unknown (None)."""
-        if problem.kernel.name == "precomputed" and not is_symmetric(problem.X):
-            raise ValueError("X is not symmetric; kernel='precomputed' needs K[i, j] == K[j, i].")
-        diagonal = problem.diagonal
-        if (diagonal < 0).any():
-            where = int(np.argmin(diagonal))
-            raise ValueError(
-                f"kernel: kappa(x, x) is negative ({diagonal[where]:.3g} at example {where}); "
-                "such a kernel is not positive semi-definite: use another one."
-            )
-        if not np.isfinite(diagonal).all():
-            raise ValueError("kernel: kappa(x, x) overflows; scale the features of X down.")
-        psd = problem.kernel.is_psd
-        if psd is None and problem.n_patterns <= _PSD_CHECK_LIMIT:
-            everyone = np.arange(problem.n_patterns)
-            psd = is_psd(problem.gram(everyone, everyone))
-        if psd is False:
-            warn_user(
-                "kernel: the kernel matrix is not positive semi-definite, so the duality gap "
-                "proves nothing and the result depends on random_state; use another kernel, or "
-                "shift the spectrum by adding a multiple of the identity to a precomputed one.",
-                IndefiniteKernelWarning,
-            )
-        problem.kernel_psd = psd
 
     def _warm_start_point(
         self, n: int, classes: np.ndarray, kept: np.ndarray, problem: Problem
@@ -454,38 +370,6 @@ class MulticlassSVC(CallbackSupport, ClassifierMixin, BaseEstimator):
         self.status_ = solution.status
         self.history_ = solution.history.as_arrays()
         self.n_iter_ = max(1, solution.iterations)
-
-    def _warn(self, solution: Solution, problem: Problem) -> None:
-        certificate = solution.judgement.certificate
-        if solution.status == "not_separable":
-            warn_user(
-                "C: the classes cannot be separated (no hard margin exists, or it is below "
-                "1/44000 of the data's radius); the model of the largest margin reached is kept. "
-                "Use a finite C or a richer kernel.",
-                NotSeparableWarning,
-            )
-        elif solution.status in ("max_iter", "max_time", "stalled"):
-            advice = {
-                "max_iter": "Increase max_iter or tol, or scale the features.",
-                "max_time": "Increase max_time or tol, or go on with warm_start=True.",
-                "stalled": "The arithmetic allows no further progress: increase tol, scale the "
-                "features, or use a smaller C.",
-            }[solution.status]
-            warn_user(
-                f"Training ended ({solution.status}) with a relative duality gap of "
-                f"{certificate.relative_gap:.2e}, above tol={self.tol:g}. {advice}",
-                ConvergenceWarning,
-            )
-        if not problem.is_hard and solution.status == "converged":
-            zero_model = float(problem.cap.sum())
-            if zero_model - certificate.dual <= float(self.tol) * zero_model:
-                warn_user(
-                    "The model that scores every class zero is optimal within tol: the classes "
-                    "overlap without a majority, where Crammer-Singer collapses, or C is too "
-                    "small. Use a machine whose loss counts every class (Weston-Watkins), a "
-                    "richer kernel, a larger C, or a smaller tol.",
-                    CollapsedModelWarning,
-                )
 
     # -- predict -----------------------------------------------------------------------------
 

@@ -10,7 +10,12 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
-__all__ = ["canonical", "check_number", "is_psd", "is_symmetric", "validate_named"]
+from polymargin.exceptions import IndefiniteKernelWarning, warn_user
+from polymargin.problem import Problem
+
+__all__ = ["canonical", "check_kernel", "check_number", "is_psd", "is_symmetric", "validate_named"]
+
+_PSD_CHECK_LIMIT = 2000
 
 
 def check_number(
@@ -90,3 +95,33 @@ def is_psd(K: np.ndarray) -> bool:
     except np.linalg.LinAlgError:
         return bool(np.linalg.eigvalsh(K)[0] >= -tolerance)
     return True
+
+
+def check_kernel(problem: Problem) -> bool | None:
+    """Definiteness (19.6): by theory, by Cholesky up to a size, else unknown (None).
+
+    Refuses what no kernel can be, and warns of a matrix that is not positive semi-definite.
+    """
+    if problem.kernel.name == "precomputed" and not is_symmetric(problem.X):
+        raise ValueError("X is not symmetric; kernel='precomputed' needs K[i, j] == K[j, i].")
+    diagonal = problem.diagonal
+    if (diagonal < 0).any():
+        where = int(np.argmin(diagonal))
+        raise ValueError(
+            f"kernel: kappa(x, x) is negative ({diagonal[where]:.3g} at example {where}); "
+            "such a kernel is not positive semi-definite: use another one."
+        )
+    if not np.isfinite(diagonal).all():
+        raise ValueError("kernel: kappa(x, x) overflows; scale the features of X down.")
+    psd = problem.kernel.is_psd
+    if psd is None and problem.n_patterns <= _PSD_CHECK_LIMIT:
+        everyone = np.arange(problem.n_patterns)
+        psd = is_psd(problem.gram(everyone, everyone))
+    if psd is False:
+        warn_user(
+            "kernel: the kernel matrix is not positive semi-definite, so the duality gap "
+            "proves nothing and the result depends on random_state; use another kernel, or "
+            "shift the spectrum by adding a multiple of the identity to a precomputed one.",
+            IndefiniteKernelWarning,
+        )
+    return psd

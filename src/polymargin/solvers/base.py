@@ -202,6 +202,22 @@ def values(
     return min(0.5 * norm2 + loss, separated), own - 0.5 * norm2
 
 
+def stand_in_cap(problem: Problem, tau: np.ndarray) -> float:
+    """Stands for an infinite C in estimates of the gap: twice the largest weight so far."""
+    if not problem.is_hard:
+        return 0.0
+    largest = float(tau.max(initial=0.0))
+    return 2.0 * largest if largest > 0.0 else 1.0
+
+
+def is_not_separable(problem: Problem, dual: float) -> bool:
+    """A hard margin whose certified lower bound passed the limit, or with a zero vector in it."""
+    if not problem.is_hard:
+        return False
+    diagonal = problem.diagonal
+    return bool((diagonal <= 0.0).any() or dual * float(diagonal.max()) > HARD_MARGIN_LIMIT)
+
+
 def seed_state(seed: Any) -> np.ndarray:
     """State of the compiled generator from a NumPy seed (never zero)."""
     word = np.random.SeedSequence(seed).generate_state(1, np.uint64)

@@ -18,13 +18,14 @@ from polymargin.fields import DenseField, SparseField, sparse_scores
 from polymargin.history import History
 from polymargin.problem import Problem, as_read_only, row_blocks
 from polymargin.solvers.base import (
-    HARD_MARGIN_LIMIT,
     Budget,
     Progress,
     Solution,
     Stop,
     deferred_interrupt,
+    is_not_separable,
     seed_state,
+    stand_in_cap,
     values,
 )
 from polymargin.solvers.body import (
@@ -136,11 +137,7 @@ class _Sweeps:
         return float(np.einsum("ij,ij->", M, M, dtype=np.float64) + np.vdot(c, c))
 
     def hard_cap(self) -> float:
-        """Stands for an infinite C in estimates: twice the largest weight so far."""
-        if not self.problem.is_hard:
-            return 0.0
-        largest = self.duals.tau.max(initial=0.0)
-        return 2.0 * float(largest) if largest > 0.0 else 1.0
+        return stand_in_cap(self.problem, self.duals.tau)
 
     # -- passes ------------------------------------------------------------------------------
 
@@ -228,8 +225,6 @@ class _Sweeps:
         progress, problem, stop = self.progress, self.problem, self.progress.stop
         if self.is_cold:
             self.first_pass()
-        limit = HARD_MARGIN_LIMIT / max(float(problem.diagonal.max(initial=0.0)), 1e-300)
-        lost = problem.is_hard and bool((problem.diagonal <= 0.0).any())
         refreshed_at = -1
         leap = Leap(problem, progress)
         while True:
@@ -247,7 +242,7 @@ class _Sweeps:
                 refreshed_at = progress.steps
                 self.refresh()
                 continue
-            if problem.is_hard and (lost or dual > limit):
+            if is_not_separable(problem, dual):
                 return progress.finish("not_separable", *self.support())
             reason = progress.why_stop()
             if reason is None and leap.is_worth_it():

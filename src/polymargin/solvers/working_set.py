@@ -16,13 +16,14 @@ from polymargin.fields import KernelField
 from polymargin.history import History
 from polymargin.problem import Problem, run_blocks
 from polymargin.solvers.base import (
-    HARD_MARGIN_LIMIT,
     Budget,
     Progress,
     Solution,
     Stop,
     deferred_interrupt,
+    is_not_separable,
     seed_state,
+    stand_in_cap,
     values,
 )
 from polymargin.solvers.body import (
@@ -175,10 +176,7 @@ class _WorkingSet:
     # -- passes ------------------------------------------------------------------------------
 
     def hard_cap(self) -> float:
-        if not self.problem.is_hard:
-            return 0.0
-        largest = self.duals.tau.max(initial=0.0)
-        return 2.0 * float(largest) if largest > 0.0 else 1.0
+        return stand_in_cap(self.problem, self.duals.tau)
 
     def screen(self) -> tuple[int, np.ndarray]:
         """Queue of the violating patterns of the set and the certificate's sums over it."""
@@ -277,8 +275,6 @@ class _WorkingSet:
 
     def run(self) -> Solution:
         progress, problem, stop = self.progress, self.problem, self.progress.stop
-        limit = HARD_MARGIN_LIMIT / max(float(problem.diagonal.max(initial=0.0)), 1e-300)
-        lost = problem.is_hard and bool((problem.diagonal <= 0.0).any())
         gap = float(np.where(np.isinf(problem.cap), 1.0, problem.cap).sum())
         primal = 0.0
         refreshed_at = -1
@@ -301,7 +297,7 @@ class _WorkingSet:
                 if judgement.certificate.relative_gap <= stop.tol:
                     return progress.finish("converged", support, tau, judgement)
                 idle = 2  # the judge sees more than these scores show
-            if problem.is_hard and (lost or dual > limit):
+            if is_not_separable(problem, dual):
                 return progress.finish("not_separable", *self.support())
             reason = progress.why_stop()
             if reason is None and leap.is_worth_it():

@@ -1,0 +1,45 @@
+"""What a fit tells its user at the end, if there is something to tell."""
+
+from __future__ import annotations
+
+from sklearn.exceptions import ConvergenceWarning
+
+from polymargin.exceptions import CollapsedModelWarning, NotSeparableWarning, warn_user
+from polymargin.problem import Problem
+from polymargin.solvers.base import Solution
+
+__all__ = ["warn_of_outcome"]
+
+
+def warn_of_outcome(solution: Solution, problem: Problem, tol: float) -> None:
+    """Warn of an unfinished solve with the gap reached, of no margin, of a collapsed model."""
+    certificate = solution.judgement.certificate
+    if solution.status == "not_separable":
+        warn_user(
+            "C: the classes cannot be separated (no hard margin exists, or it is below "
+            "1/44000 of the data's radius); the model of the largest margin reached is kept. "
+            "Use a finite C or a richer kernel.",
+            NotSeparableWarning,
+        )
+    elif solution.status in ("max_iter", "max_time", "stalled"):
+        advice = {
+            "max_iter": "Increase max_iter or tol, or scale the features.",
+            "max_time": "Increase max_time or tol, or go on with warm_start=True.",
+            "stalled": "The arithmetic allows no further progress: increase tol, scale the "
+            "features, or use a smaller C.",
+        }[solution.status]
+        warn_user(
+            f"Training ended ({solution.status}) with a relative duality gap of "
+            f"{certificate.relative_gap:.2e}, above tol={tol:g}. {advice}",
+            ConvergenceWarning,
+        )
+    if not problem.is_hard and solution.status == "converged":
+        zero_model = float(problem.cap.sum())
+        if zero_model - certificate.dual <= tol * zero_model:
+            warn_user(
+                "The model that scores every class zero is optimal within tol: the classes "
+                "overlap without a majority, where Crammer-Singer collapses, or C is too "
+                "small. Use a machine whose loss counts every class (Weston-Watkins), a "
+                "richer kernel, a larger C, or a smaller tol.",
+                CollapsedModelWarning,
+            )
