@@ -47,7 +47,7 @@ __all__ = ["solve_linear"]
 # Measured on the linear problems of benchmarks/: fewer checks cost passes over stale lists, more
 # checks cost products with all the data.  (Share of the gap, share of the tolerance) at which to
 # look again, where a pass costs more than a check, and where it costs less.
-_WHEN_PASSES_COST_MORE = (0.1, 0.7)
+_WHEN_PASSES_COST_MORE = (0.1, 1.0)
 _WHEN_CHECKS_COST_MORE = (0.1, 0.3)
 _PASSES_PER_CHECK = 60
 _RELAXATION = 1.4
