@@ -365,3 +365,20 @@ def test_verbose(overlapping, capfd):
     lines = [line for line in printed.splitlines() if line.strip()]
     assert len(lines) >= len(model.history_["dual"])
     assert "gap" in printed
+
+
+def test_max_time_leaves_out_a_certificate_that_takes_too_long():
+    """Kernel values of all examples would take seconds: the limit holds, the gap is unknown."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(12000, 600)).astype(np.float32)
+    y = rng.integers(10, size=12000)
+    MulticlassSVC(kernel="rbf", tol=0.5).fit(X[:600], y[:600])  # compile
+    model = MulticlassSVC(kernel="rbf", C=10.0, max_time=0.5)
+    start = time.perf_counter()
+    with pytest.warns(ConvergenceWarning, match="certificate could be computed"):
+        model.fit(X, y)
+    assert time.perf_counter() - start < 2.5  # half a second and slack for a slow machine
+    assert model.status_ == "max_time"
+    assert model.certificate_.relative_gap == np.inf
+    assert model.certificate_.dual >= 0.0
+    assert model.predict(X[:50]).shape == (50,)

@@ -68,7 +68,8 @@ class MulticlassSVC(CallbackSupport, ClassifierMixin, BaseEstimator):
     max_iter : int, default=10000
         Passes over the active patterns.
     max_time : float or None, default=None
-        Seconds; the best model so far is kept.
+        Seconds; the best model so far is kept.  Where its certificate would not fit into the limit
+        (kernels with many examples), ``certificate_.primal`` is infinite: the gap is unknown.
     solver : {"auto", "block"}, default="auto"
         Block descent with exact pattern steps; "auto" chooses it.
     cache_mb : float, default=1000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from polymargin.exceptions import CollapsedModelWarning, NotSeparableWarning, warn_user
@@ -28,9 +29,13 @@ def warn_of_outcome(solution: Solution, problem: Problem, tol: float) -> None:
             "stalled": "The arithmetic allows no further progress: increase tol, scale the "
             "features, or use a smaller C.",
         }[solution.status]
+        reached = (
+            f"with a relative duality gap of {certificate.relative_gap:.2e}, above tol={tol:g}"
+        )
+        if np.isinf(certificate.relative_gap) and not problem.is_hard:
+            reached = "before a certificate could be computed, so its duality gap is unknown"
         warn_user(
-            f"Training ended ({solution.status}) with a relative duality gap of "
-            f"{certificate.relative_gap:.2e}, above tol={tol:g}. {advice}",
+            f"Training ended ({solution.status}) {reached}. {advice}",
             ConvergenceWarning,
         )
     if not problem.is_hard and solution.status == "converged":

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from polymargin.kernels import Kernel, squared_norms
 from polymargin.machines import Machine
 
-__all__ = ["Problem", "as_read_only", "row_blocks", "run_blocks", "sparse_block"]
+__all__ = ["OutOfTimeError", "Problem", "as_read_only", "row_blocks", "run_blocks", "sparse_block"]
 
 
 @dataclass
@@ -92,12 +92,31 @@ def row_blocks(n: int, size: int) -> Iterator[slice]:
         yield slice(start, min(start + size, n))
 
 
-def run_blocks(work: Callable[[slice], None], n: int, size: int, n_jobs: int) -> None:
+class OutOfTimeError(Exception):
+    """Work in blocks was given up because the fit has to end now."""
+
+
+def run_blocks(
+    work: Callable[[slice], None],
+    n: int,
+    size: int,
+    n_jobs: int,
+    why_stop: Callable[[], str | None] | None = None,
+) -> None:
     """Call ``work`` on every block of rows, in threads if asked.
 
-    The blocks do not depend on the number of threads, so neither do the results.
+    The blocks do not depend on the number of threads, so neither do the results.  ``why_stop`` is
+    asked before every block; a reason raises OutOfTimeError.
     """
     blocks = list(row_blocks(n, max(1, size)))
+    if why_stop is not None:
+        do, asked = work, why_stop
+
+        def work(block: slice) -> None:
+            if asked():
+                raise OutOfTimeError
+            do(block)
+
     if n_jobs <= 1 or len(blocks) <= 1:
         for block in blocks:
             work(block)

@@ -12,6 +12,7 @@ from types import FrameType
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from polymargin.certificate import (
     Certificate,
@@ -29,6 +30,9 @@ __all__ = ["HARD_MARGIN_LIMIT", "Deadline", "Progress", "Solution", "Stop", "def
 HARD_MARGIN_LIMIT = 1e9
 """A hard-margin problem is called not separable once its certified lower bound D on the optimal
 value, times the largest K_ii, exceeds this: the margin is then below 1/44000 of the radius."""
+
+
+_GRACE = 0.4  # seconds that a fit may go on after it was told to end
 
 
 @dataclass(frozen=True)
@@ -65,11 +69,18 @@ class Deadline:
     def seconds(self) -> float:
         return time.perf_counter() - self.started
 
-    def why_stop(self, iterations: int) -> str | None:
+    def why_end(self) -> str | None:
+        """Ctrl-C or the time limit, if it is one of them."""
         if self.interrupted:
             return "interrupted"
         if self.stop.max_time is not None and self.seconds + self.reserve >= self.stop.max_time:
             return "max_time"
+        return None
+
+    def why_stop(self, iterations: int) -> str | None:
+        reason = self.why_end()
+        if reason is not None:
+            return reason
         if iterations >= self.stop.max_iter:
             return "max_iter"
         return None
@@ -153,18 +164,49 @@ class Progress:
             self.best = (support.copy(), tau.copy())
 
     def judged(self, support: np.ndarray, tau: np.ndarray) -> Judgement:
-        started = time.perf_counter()
-        judgement = judge(self.problem, support, tau)
-        self.deadline.reserve = time.perf_counter() - started
-        return judgement
+        return judge(self.problem, support, tau)
+
+    def can_judge(self, n_support: int) -> bool:
+        """Whether a certificate fits into what is left of the time."""
+        limit = self.stop.max_time
+        if self.deadline.interrupted:
+            left = _GRACE
+        elif limit is None:
+            return True
+        else:
+            left = max(limit - self.deadline.seconds, 0.0) + _GRACE
+        return judge_seconds(self.problem, n_support) <= left
+
+    def keep_reserve(self, n_support: int) -> None:
+        """Set the time of a certificate aside, as long as it is a modest part of the whole."""
+        limit = self.stop.max_time
+        seconds = judge_seconds(self.problem, n_support)
+        self.deadline.reserve = seconds if limit and seconds <= 0.3 * limit else 0.0
+
+    def uncertified(self, tau: np.ndarray) -> Judgement:
+        """No primal value, and the best dual value seen."""
+        dual = max((check.dual for check in self.history.checks), default=0.0)
+        certificate = certify(np.inf, max(dual, 0.0), self.problem.kernel_psd)
+        intercept = self.problem.kernel.offset * tau.sum(axis=0)
+        return Judgement(certificate, None, intercept, -np.inf, 0.0)
 
     def finish(
         self, status: str, support: np.ndarray, tau: np.ndarray, judgement: Judgement | None = None
     ) -> Solution:
-        """The better of the last and the best point, with its certificate."""
+        """The better of the last and the best point, with its certificate.
+
+        A fit that has to end now and cannot afford the certificate says so: P is infinite.
+        """
         if judgement is None:
-            judgement = self.judged(support, tau)
-        if self.best is not None and status != "converged":
+            if status in ("max_time", "interrupted") and not self.can_judge(len(support)):
+                judgement = self.uncertified(tau)
+            else:
+                judgement = self.judged(support, tau)
+        if (
+            self.best is not None
+            and status != "converged"
+            and (status not in ("max_time", "interrupted") or self.can_judge(len(self.best[0])))
+        ):
             other = self.judged(*self.best)
             if _is_better(other, judgement):
                 (support, tau), judgement = self.best, _with_best_dual(other, judgement)
@@ -216,6 +258,20 @@ def is_not_separable(problem: Problem, dual: float) -> bool:
         return False
     diagonal = problem.diagonal
     return bool((diagonal <= 0.0).any() or dual * float(diagonal.max()) > HARD_MARGIN_LIMIT)
+
+
+def judge_seconds(problem: Problem, n_support: int) -> float:
+    """About what the certificate costs: scores of all patterns against the support, in float64."""
+    X = problem.X
+    n, width = X.shape
+    if sp.issparse(X):
+        width = int(10 * X.nnz / max(n, 1))
+    if problem.kernel.is_linear:
+        return 0.0  # one product with the data, as every check
+    if problem.kernel.name == "precomputed":
+        width = 1
+    slow = 3.0 if problem.kernel.function is not None else 1.0
+    return slow * n * n_support * (width / 8e9 + 4e-9) / max(problem.n_jobs, 1)
 
 
 def seed_state(seed: Any) -> np.ndarray:

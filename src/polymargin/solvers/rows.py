@@ -6,6 +6,7 @@ recently used rows make room for the ones that are asked for.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -30,8 +31,15 @@ class KernelRows:
         Rows found, and rows computed because they were missing.
     """
 
-    def __init__(self, problem: Problem, dtype: Any, cache_mb: float) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        dtype: Any,
+        cache_mb: float,
+        why_stop: Callable[[], str | None] | None = None,
+    ) -> None:
         self.problem = problem
+        self.why_stop = why_stop
         self.dtype = np.dtype(dtype)
         self.cells = max(int(cache_mb * 1e6 / self.dtype.itemsize), 64)
         self.ids = np.empty(0, dtype=np.int64)
@@ -39,6 +47,7 @@ class KernelRows:
         width = min(problem.n_patterns, max(int(np.sqrt(self.cells)), 16))
         self._allocate(width)
         self.misses = 0
+        self.mirrored_from = 0
 
     def _allocate(self, width: int) -> None:
         capacity = min(width, max(self.cells // width, 2))
@@ -61,17 +70,21 @@ class KernelRows:
         self.data.grow(new)
         if wanted <= self.capacity:
             # the whole matrix fits: new rows in blocks, their columns by symmetry
+            self.mirrored_from = m
             self.slot[m:wanted] = np.arange(m, wanted)
             self.owner[m:wanted] = np.arange(m, wanted)
             self._fill(np.arange(m, wanted), slice(0, wanted))
-            for start in range(0, m, _BLOCK):
-                stop = min(start + _BLOCK, m)
-                self.rows[start:stop, m:wanted] = self.rows[m:wanted, start:stop].T
+            run_blocks(self._mirror, m, _BLOCK, 1, self.why_stop)
             return
         kept = np.flatnonzero(self.owner >= 0)
         for start in range(0, len(kept), _BLOCK):
             places = kept[start : start + _BLOCK]
             self.rows[places, m:wanted] = self.data.block(self.owner[places], slice(m, wanted))
+
+    def _mirror(self, block: slice) -> None:
+        """Columns of the newest rows into older rows, by symmetry."""
+        m = self.mirrored_from
+        self.rows[block, m : len(self.ids)] = self.rows[m : len(self.ids), block].T
 
     def _widen(self, width: int) -> None:
         old, owners = self.rows, self.owner
@@ -92,7 +105,7 @@ class KernelRows:
             target = slice(first + block.start, first + block.stop)
             self.rows[target, columns] = self.data.block(chosen, columns)
 
-        run_blocks(work, len(positions), _BLOCK, self.problem.n_jobs)
+        run_blocks(work, len(positions), _BLOCK, self.problem.n_jobs, self.why_stop)
 
     def fetch(self, positions: np.ndarray) -> None:
         """Bring in missing rows; the least recently used ones leave."""

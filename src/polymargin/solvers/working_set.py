@@ -14,7 +14,7 @@ import numpy as np
 
 from polymargin.fields import KernelField
 from polymargin.history import History
-from polymargin.problem import Problem, run_blocks
+from polymargin.problem import OutOfTimeError, Problem, run_blocks
 from polymargin.solvers.base import (
     Budget,
     Progress,
@@ -68,9 +68,14 @@ def solve_kernel(
     float64 below; if the judge finds that float32 was not enough, the run goes on in float64.
     """
     single = stop.tol >= _SINGLE_PRECISION_TOL and not problem.is_hard
-    run = _WorkingSet(problem, stop, history, start, seed, cache_mb, single)
+    run = _WorkingSet(problem, stop, history, start, seed, cache_mb)
     with deferred_interrupt(run.progress.deadline):
-        return run.run()
+        try:
+            run.prepare(np.float32 if single else np.float64)
+            return run.run()
+        except OutOfTimeError:
+            reason = run.progress.deadline.why_end() or "max_time"
+            return run.progress.finish(reason, *run.support())
 
 
 class _WorkingSet:
@@ -82,7 +87,6 @@ class _WorkingSet:
         start: np.ndarray | None,
         seed: Any,
         cache_mb: float,
-        single: bool,
     ) -> None:
         n, R = problem.n_patterns, problem.n_prototypes
         self.problem = problem
@@ -95,17 +99,16 @@ class _WorkingSet:
         size = min(n, max(500, n // 10, 4 * R))
         has_weight = self.tau[np.arange(n), problem.own] != 0.0
         self.first = np.concatenate([np.flatnonzero(has_weight), order[~has_weight[order]][:size]])
-        self.prepare(np.float32 if single else np.float64)
 
     def prepare(self, dtype: Any) -> None:
         """Start (again) from ``self.tau`` with rows and scores of this dtype."""
         self.dtype = np.dtype(dtype)
-        self.pool = KernelRows(self.problem, dtype, self.cache_mb)
+        self.pool = KernelRows(self.problem, dtype, self.cache_mb, self.progress.deadline.why_end)
         n, R = self.tau.shape
         self.inside = np.zeros(n, dtype=bool)
         self.outside_scores = np.zeros((n, R), dtype=self.dtype)
         self.F = np.empty((R, 0), dtype=self.dtype)
-        self.duals = make_duals(self.problem, self.pool.ids, np.empty((0, R)))
+        self.rebuild(np.empty((0, R)))
         self.grow(self.first)
         if self.tau.any():
             self.refresh()
@@ -133,6 +136,7 @@ class _WorkingSet:
         self.duals = make_duals(self.problem, self.ids, np.ascontiguousarray(tau))
         self.queue = np.empty(len(tau), dtype=np.int64)
         self.everyone = np.arange(len(tau))
+        self.budget.rate = max(self.budget.rate, 1.0 * len(tau))  # a push touches all of them
 
     def trim(self) -> None:
         """Patterns without weight and with a comfortable margin leave when they are many."""
@@ -170,7 +174,8 @@ class _WorkingSet:
             out[block] = K @ tau
 
         rows = max(16, 4_000_000 // (self.dtype.itemsize * len(support)))
-        run_blocks(work, len(patterns), rows, self.problem.n_jobs)
+        why_end = self.progress.deadline.why_end
+        run_blocks(work, len(patterns), rows, self.problem.n_jobs, why_end)
         return out
 
     # -- passes ------------------------------------------------------------------------------
@@ -269,6 +274,9 @@ class _WorkingSet:
             self.F *= self.dtype.type(own / norm2)
 
     def support(self) -> tuple[np.ndarray, np.ndarray]:
+        if not len(self.everyone):  # between two working sets
+            ids = np.flatnonzero(self.tau.any(axis=1))
+            return ids, self.tau[ids]
         at = np.flatnonzero(self.duals.tau[self.everyone, self.duals.own])
         at = at[np.argsort(self.ids[at])]
         return self.ids[at], self.duals.tau[at]
@@ -291,8 +299,11 @@ class _WorkingSet:
             relative = progress.record(primal, dual, len(self.ids))
             if problem.is_hard or progress.deadline.seconds > 0.5:
                 progress.keep_if_best(primal, *self.support())
+            support, tau = self.support()
+            progress.keep_reserve(len(support))
             if relative <= stop.tol:
-                support, tau = self.support()
+                if not progress.can_judge(len(support)):
+                    return progress.finish("max_time", support, tau)
                 judgement = progress.judged(support, tau)
                 if judgement.certificate.relative_gap <= stop.tol:
                     return progress.finish("converged", support, tau, judgement)
