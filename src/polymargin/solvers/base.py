@@ -123,7 +123,7 @@ class Progress:
         self.steps = 0
         self.work = 0.0  # nominal seconds, the same on every machine
         self.marks: list[tuple[float, float]] = []
-        self.best_primal = np.inf
+        self.best_merit = (2.0, 0.0)
         self.best: tuple[np.ndarray, np.ndarray] | None = None
 
     def why_stop(self) -> str | None:
@@ -157,10 +157,12 @@ class Progress:
             )
         )
 
-    def keep_if_best(self, primal: float, support: np.ndarray, tau: np.ndarray) -> None:
-        """Remember the dual point of the lowest primal value (copies: the run goes on)."""
-        if primal < self.best_primal or self.best is None:
-            self.best_primal = primal
+    def keep_if_best(
+        self, merit: tuple[float, float], support: np.ndarray, tau: np.ndarray
+    ) -> None:
+        """Remember the dual point of the lowest merit (copies: the run goes on)."""
+        if merit < self.best_merit:
+            self.best_merit = merit
             self.best = (support.copy(), tau.copy())
 
     def judged(self, support: np.ndarray, tau: np.ndarray) -> Judgement:
@@ -242,6 +244,13 @@ def values(
     if problem.is_hard:
         return separated, rescaled_dual(norm2, own)
     return min(0.5 * norm2 + loss, separated), own - 0.5 * norm2
+
+
+def merit(primal: float, margin: float, norm2: float) -> tuple[float, float]:
+    """What models are compared by: P, or while that is infinite the largest geometrical margin."""
+    if primal < np.inf:
+        return 0.0, primal
+    return 1.0, -margin / np.sqrt(norm2) if norm2 > 0.0 else np.inf
 
 
 def stand_in_cap(problem: Problem, tau: np.ndarray) -> float:

@@ -24,6 +24,7 @@ from polymargin.solvers.base import (
     Stop,
     deferred_interrupt,
     is_not_separable,
+    merit,
     seed_state,
     stand_in_cap,
     values,
@@ -201,9 +202,9 @@ class _Sweeps:
         end = 0
         for rows in row_blocks(self.problem.n_patterns, self.block):
             end = self.screen(rows, end, hard_cap, totals)
-        primal, dual = values(
-            self.problem, self.norm2, totals[LOSS], totals[OWN], totals[MARGIN] + 1.0
-        )
+        margin, norm2 = totals[MARGIN] + 1.0, self.norm2
+        primal, dual = values(self.problem, norm2, totals[LOSS], totals[OWN], margin)
+        self.merit = merit(primal, margin, norm2)
         return primal, dual, end, totals[GAP]
 
     def rescale(self) -> None:
@@ -231,7 +232,7 @@ class _Sweeps:
             primal, dual, end, gap = self.check()
             relative = progress.record(primal, dual, end)
             if problem.is_hard or progress.deadline.seconds > 0.5:
-                progress.keep_if_best(*self.point(primal))
+                progress.keep_if_best(self.merit, *self.support())
             if relative <= stop.tol:
                 support, tau = self.support()
                 judgement = progress.judged(support, tau)
@@ -280,10 +281,6 @@ class _Sweeps:
         own = flat.take(self.everyone * self.problem.n_prototypes + self.problem.own)
         support = np.flatnonzero(own)
         return support, self.duals.tau.take(support, axis=0)
-
-    def point(self, primal: float) -> tuple[float, np.ndarray, np.ndarray]:
-        """What the best point is compared by: P, or minus the margin while P is infinite."""
-        return (primal, *self.support())
 
 
 def _is_single(problem: Problem, tol: float) -> bool:

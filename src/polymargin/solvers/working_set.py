@@ -22,6 +22,7 @@ from polymargin.solvers.base import (
     Stop,
     deferred_interrupt,
     is_not_separable,
+    merit,
     seed_state,
     stand_in_cap,
     values,
@@ -263,6 +264,7 @@ class _WorkingSet:
         violating = violating[np.argsort(-slacks[slacks > 0.0], kind="stable")]
         margin = min(totals[MARGIN] + 1.0, margins.min(initial=np.inf))
         primal, dual = values(problem, norm2, loss, totals[OWN], margin)
+        self.merit = merit(primal, margin, norm2)
         return primal, dual, totals[GAP] + float(cap @ slacks), violating
 
     def rescale(self) -> None:
@@ -298,7 +300,7 @@ class _WorkingSet:
             primal, dual, gap, violating = self.check()
             relative = progress.record(primal, dual, len(self.ids))
             if problem.is_hard or progress.deadline.seconds > 0.5:
-                progress.keep_if_best(primal, *self.support())
+                progress.keep_if_best(self.merit, *self.support())
             support, tau = self.support()
             progress.keep_reserve(len(support))
             if relative <= stop.tol:
@@ -323,13 +325,10 @@ class _WorkingSet:
                 reason = self.sharpen(refreshed_at)
                 refreshed_at = progress.steps
                 idle = 0
-                continue_afresh = reason is None
-            else:
-                continue_afresh = False
+                if reason is None:
+                    continue
             if reason is not None:
                 return progress.finish(reason, *self.support())
-            if continue_afresh:
-                continue
             if len(violating) < 0.05 * len(self.ids):
                 self.trim()
             self.grow(violating[: max(2 * len(self.ids) // 3, 1000)])
