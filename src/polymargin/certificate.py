@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from polymargin.problem import Problem, row_blocks, run_blocks, sparse_block
+from polymargin.kernels import sparse_block
+from polymargin.problem import Problem, row_blocks, run_blocks
 
 __all__ = [
     "Certificate",
@@ -115,7 +116,7 @@ def _losses(
     own = problem.own[rows]
     at = np.arange(len(own))
     own_scores = scores[own, at]
-    if problem.n_prototypes == len(problem.first) - 1:
+    if problem.has_one_prototype_per_class:
         scores[own, at] = -np.inf
     else:
         scores[problem.prototype_class[:, None] == problem.label[None, rows]] = -np.inf

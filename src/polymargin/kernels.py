@@ -12,17 +12,22 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-__all__ = ["KERNELS", "Kernel", "resolve_gamma", "squared_norms"]
+__all__ = ["KERNELS", "Kernel", "resolve_gamma", "sparse_block", "squared_norms"]
 
 Block = np.ndarray
+
+
+def sparse_block(X: Any) -> int:
+    """Rows of a CSR matrix that hold about 2 MB: slices and upcasts of them stay small."""
+    per_row = X.nnz / max(1, X.shape[0])
+    return max(64, int(170_000 / max(per_row, 1.0)))
 
 
 def squared_norms(X: Any) -> np.ndarray:
     """Squared norms of the rows of X in float64, without a float64 copy of X."""
     if sp.issparse(X):
         norms = np.zeros(X.shape[0])
-        per_row = X.nnz / max(1, X.shape[0])
-        step = max(64, int(170_000 / max(per_row, 1.0)))
+        step = sparse_block(X)
         for start in range(0, X.shape[0], step):
             ends = X.indptr[start : start + step + 1]
             data = X.data[ends[0] : ends[-1]].astype(np.float64)

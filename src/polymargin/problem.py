@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from polymargin.kernels import Kernel, squared_norms
 from polymargin.machines import Machine
 
-__all__ = ["OutOfTimeError", "Problem", "as_read_only", "row_blocks", "run_blocks", "sparse_block"]
+__all__ = ["OutOfTimeError", "Problem", "as_read_only", "row_blocks", "run_blocks"]
 
 
 @dataclass
@@ -59,11 +59,9 @@ class Problem:
         """Whether some C_i is infinite."""
         return bool(np.isinf(self.cap).any())
 
-    @cached_property
-    def first(self) -> np.ndarray:
-        """The prototypes of class c are first[c] .. first[c + 1] - 1."""
-        n_classes = int(self.prototype_class[-1]) + 1
-        return np.searchsorted(self.prototype_class, np.arange(n_classes + 1))
+    @property
+    def has_one_prototype_per_class(self) -> bool:
+        return self.n_prototypes == int(self.prototype_class[-1]) + 1
 
     @cached_property
     def norms(self) -> np.ndarray | None:
@@ -124,12 +122,6 @@ def run_blocks(
     with ThreadPoolExecutor(n_jobs) as pool:
         # list() so that an exception of a block reaches the caller
         list(pool.map(work, blocks))
-
-
-def sparse_block(X: Any) -> int:
-    """Rows of a CSR matrix that hold about 2 MB: slices and upcasts of them stay small."""
-    per_row = X.nnz / max(1, X.shape[0])
-    return max(64, int(170_000 / max(per_row, 1.0)))
 
 
 def as_read_only(X: Any) -> Any:
