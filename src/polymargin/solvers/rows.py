@@ -27,8 +27,8 @@ class KernelRows:
     ids : (m,) pattern numbers in play, in position order.
     rows : (capacity, width) the pool.
     slot : (width,) place of the row of each position, -1 if it is not there.
-    hits, misses : int
-        Rows found, and rows computed because they were missing.
+    misses : int
+        Rows computed because they were asked for and not there.
     """
 
     def __init__(

@@ -141,14 +141,10 @@ class _WorkingSet:
 
     def trim(self) -> None:
         """Patterns without weight and with a comfortable margin leave when they are many."""
-        S = self.F.T.astype(np.float64)
-        own = self.duals.own
-        at = np.arange(len(own))
-        own_scores = S[at, own].copy()
-        S[self.problem.prototype_class[None, :] == self.duals.label[:, None]] = -np.inf
-        comfortable = own_scores - 1.0 - S.max(axis=1) >= _NEAR
-        keep = np.flatnonzero((self.duals.tau[at, own] != 0.0) | ~comfortable)
-        if not 0 < len(keep) < _TRIM_BELOW * len(own):
+        margins = _margins(self.problem, self.F.T.astype(np.float64), self.ids)
+        has_weight = self.duals.tau[self.everyone, self.duals.own] != 0.0
+        keep = np.flatnonzero(has_weight | ~(margins - 1.0 >= _NEAR))
+        if not 0 < len(keep) < _TRIM_BELOW * len(self.ids):
             return
         self.inside[self.ids] = False
         self.outside_scores[self.ids] = self.F.T
@@ -299,9 +295,9 @@ class _WorkingSet:
                 self.rescale()
             primal, dual, gap, violating = self.check()
             relative = progress.record(primal, dual, len(self.ids))
-            if problem.is_hard or progress.deadline.seconds > 0.5:
-                progress.keep_if_best(self.merit, *self.support())
             support, tau = self.support()
+            if problem.is_hard or progress.deadline.seconds > 0.5:
+                progress.keep_if_best(self.merit, support, tau)
             progress.keep_reserve(len(support))
             if relative <= stop.tol:
                 if not progress.can_judge(len(support)):
@@ -311,7 +307,7 @@ class _WorkingSet:
                     return progress.finish("converged", support, tau, judgement)
                 idle = 2  # the judge sees more than these scores show
             if is_not_separable(problem, dual):
-                return progress.finish("not_separable", *self.support())
+                return progress.finish("not_separable", support, tau)
             reason = progress.why_stop()
             if reason is None and leap.is_worth_it():
                 point = leap.point(dual, float(self.duals.tau.max(initial=0.0)))
