@@ -15,13 +15,13 @@ SOURCE = Path(polymargin.__file__).parent
 # A module imports only from rows above its own, never from its own row or below.
 ORDER = [
     {"exceptions", "_jit"},
-    {"kernels", "machines", "encoding"},
+    {"kernels", "machines", "encoding", "annealing", "initialization"},
     {"fields"},
     {"problem"},
     {"certificate", "history", "scoring", "validation"},
     {"solvers", "_callbacks"},
-    {"outcome"},
-    {"estimators"},
+    {"outcome", "classifier"},
+    {"estimators", "multi_prototype"},
     {"demo"},
 ]
 RANK = {name: rank for rank, row in enumerate(ORDER) for name in row}

@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from polymargin.annealing import Annealing as Annealing
     from polymargin.certificate import Certificate as Certificate
     from polymargin.estimators import MulticlassSVC as MulticlassSVC
     from polymargin.exceptions import CollapsedModelWarning as CollapsedModelWarning
@@ -16,15 +17,18 @@ if TYPE_CHECKING:
     from polymargin.exceptions import NotSeparableWarning as NotSeparableWarning
     from polymargin.machines import MACHINES as MACHINES
     from polymargin.machines import Machine as Machine
+    from polymargin.multi_prototype import MultiPrototypeSVC as MultiPrototypeSVC
 
 __version__ = "0.1.0"
 
 _HOME = {
+    "Annealing": "annealing",
     "Certificate": "certificate",
     "CollapsedModelWarning": "exceptions",
     "IndefiniteKernelWarning": "exceptions",
     "MACHINES": "machines",
     "Machine": "machines",
+    "MultiPrototypeSVC": "multi_prototype",
     "MulticlassSVC": "estimators",
     "NotSeparableWarning": "exceptions",
 }

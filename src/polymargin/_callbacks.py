@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from polymargin.history import Check, format_check
+from polymargin.history import AnyCheck, format_check
 from polymargin.problem import Problem
 
 try:
@@ -59,15 +59,15 @@ class FitReporter:
             )
 
     @property
-    def watchers(self) -> tuple[Callable[[Check, Callable[[], Any]], bool], ...]:
-        found: list[Callable[[Check, Callable[[], Any]], bool]] = []
+    def watchers(self) -> tuple[Callable[[AnyCheck, Callable[[], Any]], bool], ...]:
+        found: list[Callable[[AnyCheck, Callable[[], Any]], bool]] = []
         if self.estimator.verbose:
             found.append(_print)
         if self.context is not None:
             found.append(self._call)
         return tuple(found)
 
-    def _call(self, check: Check, snapshot: Callable[[], tuple[np.ndarray, np.ndarray]]) -> bool:
+    def _call(self, check: AnyCheck, snapshot: Callable[[], tuple[np.ndarray, np.ndarray]]) -> bool:
         support, tau = snapshot()
         W = None
         if self.problem.kernel.is_linear:
@@ -99,6 +99,6 @@ class FitReporter:
             )
 
 
-def _print(check: Check, snapshot: Callable[[], Any]) -> bool:
+def _print(check: AnyCheck, snapshot: Callable[[], Any]) -> bool:
     print(format_check(check), flush=True)
     return False

@@ -22,7 +22,13 @@ __all__ = ["FASTMATH", "cache_directory", "jit"]
 FASTMATH = frozenset({"reassoc", "nsz", "contract", "arcp"})
 """Enough freedom to vectorise dot products; NaN and infinity keep their meaning."""
 
-_COMPILED_SOURCES = ("_jit.py", "fields.py", "solvers/patterns.py", "solvers/body.py")
+_COMPILED_SOURCES = (
+    "_jit.py",
+    "fields.py",
+    "solvers/patterns.py",
+    "solvers/body.py",
+    "solvers/reassignment.py",
+)
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

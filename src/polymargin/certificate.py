@@ -16,8 +16,10 @@ from polymargin.problem import Problem, row_blocks, run_blocks
 
 __all__ = [
     "Certificate",
+    "Energy",
     "Judgement",
     "certify",
+    "energy",
     "judge",
     "linear_primal",
     "prototypes",
@@ -141,43 +143,26 @@ def judge(problem: Problem, support: np.ndarray, tau: np.ndarray) -> Judgement:
     """
     n, R = problem.n_patterns, problem.n_prototypes
     violation = problem.machine.violation(tau, problem.own[support], problem.cap[support])
+    if not problem.has_one_prototype_per_class:
+        violation = max(violation, _misplaced(problem, support, tau))
     scale = max(float(tau.max(initial=0.0)), -float(tau.min(initial=0.0)))
     if violation > 1e-9 * scale:
         raise FloatingPointError(f"the dual point is not feasible (by {violation:.1e})")
     margins = np.empty(n)
     slacks = np.empty(n)
-    W = None
-    u = np.sqrt(problem.kernel.offset)
-    constant = u * tau.sum(axis=0)
-    if problem.kernel.is_linear:
-        W = prototypes(problem, support, tau)
-        norm2 = float((W * W).sum() + (constant * constant).sum())
-        X, shift = problem.X, u * constant
-        W_columns = np.ascontiguousarray(W.T)
+    source = _Scores(problem, support, tau)
+    kept_scores = None if problem.kernel.is_linear else np.zeros((n, R))
 
-        def look(rows: slice) -> None:
-            if sp.issparse(X):
-                scores = np.ascontiguousarray((_as_float64(X[rows]) @ W_columns).T)
-            else:
-                scores = W @ _as_float64(X[rows]).T
-            scores += shift[:, None]
-            _losses(problem, scores, rows, margins, slacks)
+    def look(rows: slice) -> None:
+        scores = source.block(rows)
+        if kept_scores is not None:
+            kept_scores[rows] = scores.T
+        _losses(problem, scores, rows, margins, slacks)
 
-        width = max(R, X.shape[1])
-    else:
-        support_scores = np.zeros((n, R))
-        landmarks = _Landmarks(problem, support)
-
-        def look(rows: slice) -> None:
-            scores = (landmarks.block(rows) @ tau).T.copy()
-            support_scores[rows] = scores.T
-            _losses(problem, scores, rows, margins, slacks)
-
-        width = max(len(support), 1)
-    size = sparse_block(problem.X) if sp.issparse(problem.X) else _block_rows(width)
-    run_blocks(look, n, min(size, _block_rows(R)), problem.n_jobs)
-    if W is None:
-        norm2 = float((tau * support_scores[support]).sum())
+    run_blocks(look, n, source.block_size, problem.n_jobs)
+    norm2, cross = source.norm2, source.cross
+    if kept_scores is not None:
+        norm2 = float((tau * kept_scores[support]).sum())
         weight = np.abs(tau).T @ np.sqrt(problem.diagonal[support])
         if norm2 < -1e-9 * float(weight @ weight) and problem.kernel_psd is not True:
             raise ValueError(
@@ -195,9 +180,9 @@ def judge(problem: Problem, support: np.ndarray, tau: np.ndarray) -> Judgement:
         primal, dual = separated, rescaled_dual(norm2, own_sum)
     else:
         primal = 0.5 * norm2 + float(problem.cap @ slacks)
-        dual = own_sum - 0.5 * norm2
+        dual = own_sum - cross - 0.5 * norm2
     own_tau = tau[np.arange(len(support)), problem.own[support]]
-    if separated < np.inf and (
+    if (separated < np.inf and problem.centre is None) and (
         problem.is_hard
         or (
             separated < primal
@@ -206,7 +191,123 @@ def judge(problem: Problem, support: np.ndarray, tau: np.ndarray) -> Judgement:
     ):
         primal, scale = separated, _A_HAIR_MORE / margin
     certificate = certify(primal, dual, problem.kernel_psd)
-    return Judgement(certificate, W, constant * u, margin, norm2, scale)
+    return Judgement(certificate, source.W, source.intercept, margin, norm2, scale)
+
+
+def _misplaced(problem: Problem, support: np.ndarray, tau: np.ndarray) -> float:
+    """Largest weight on a prototype of the own class other than the assigned one (2.2)."""
+    mine = problem.prototype_class[None, :] == problem.label[support, None]
+    mine[np.arange(len(support)), problem.own[support]] = False
+    return float(np.abs(tau[mine]).max(initial=0.0))
+
+
+class _Scores:
+    """Scores (R, k) of blocks of training examples by a dual point, in float64.
+
+    Linear: ``W`` are the prototypes (the centre included), ``norm2`` is ||M - M_0||^2 and ``cross``
+    is <M - M_0, M_0>, both without the centre ||M||^2 and 0.
+    """
+
+    def __init__(self, problem: Problem, support: np.ndarray, tau: np.ndarray) -> None:
+        self.problem = problem
+        self.tau = tau
+        self.W: np.ndarray | None = None
+        self.norm2 = self.cross = 0.0
+        u = np.sqrt(problem.kernel.offset)
+        constant = u * tau.sum(axis=0)
+        self.intercept = u * constant
+        width = max(len(support), 1)
+        if problem.kernel.is_linear:
+            W = prototypes(problem, support, tau)
+            self.norm2 = float((W * W).sum() + (constant * constant).sum())
+            if problem.centre is not None:
+                W0, constant0 = problem.centre
+                self.cross = float((W * W0).sum() + (constant * constant0).sum())
+                W, constant = W + W0, constant + constant0
+            self.W, self.intercept = W, u * constant
+            self.columns = np.ascontiguousarray(W.T)
+            width = W.shape[1]
+        else:
+            self.landmarks = _Landmarks(problem, support)
+        X = problem.X
+        size = sparse_block(X) if sp.issparse(X) else _block_rows(width)
+        self.block_size = min(size, _block_rows(tau.shape[1]))
+
+    def block(self, rows: slice) -> np.ndarray:
+        if self.W is None:
+            return (self.landmarks.block(rows) @ self.tau).T.copy()
+        X = self.problem.X
+        if sp.issparse(X):
+            scores = np.ascontiguousarray((_as_float64(X[rows]) @ self.columns).T)
+        else:
+            scores = self.W @ _as_float64(X[rows]).T
+        scores += self.intercept[:, None]
+        return scores
+
+
+@dataclass(frozen=True)
+class Energy:
+    """The whole multi-prototype objective at the prototypes of a dual point.
+
+    Attributes
+    ----------
+    value : float
+        E = 1/2 ||M||^2 + sum_i C_i min_r xi_i^r over the prototypes r of the own class (2.1).
+    winner : (n,) the prototype of the own class with the smallest slack, the assigned one among
+        equals.
+    excess : float
+        The largest xi_i^{a_i} - min_r xi_i^r: no reassignment improves where it is 0.
+    alive : (R,) whether the prototype has the highest score of all for some example.
+    """
+
+    value: float
+    winner: np.ndarray
+    excess: float
+    alive: np.ndarray
+
+
+def energy(
+    problem: Problem, support: np.ndarray, tau: np.ndarray, norm2: float, scale: float = 1.0
+) -> Energy:
+    """E of the model ``scale`` times the dual point; ``norm2`` is its squared norm before scaling.
+
+    Parameters
+    ----------
+    problem : Problem
+    support, tau : the dual point as in ``judge``.
+    norm2, scale : float
+        From the Judgement of that point.
+    """
+    n, R = problem.n_patterns, problem.n_prototypes
+    source = _Scores(problem, support, tau)
+    loss = np.empty(n)
+    excess = np.empty(n)
+    winner = np.empty(n, dtype=np.int64)
+    top = np.empty(n, dtype=np.int64)
+
+    def look(rows: slice) -> None:
+        scores = source.block(rows) * scale
+        at = np.arange(scores.shape[1])
+        own = problem.own[rows]
+        top[rows] = scores.argmax(axis=0)
+        mine = problem.prototype_class[:, None] == problem.label[None, rows]
+        rival = np.where(mine, -np.inf, scores).max(axis=0)
+        slack = np.where(mine, np.maximum(0.0, 1.0 + rival - scores), np.inf)
+        best = slack.argmin(axis=0)
+        least, present = slack[best, at], slack[own, at]
+        winner[rows] = np.where(present <= least, own, best)
+        loss[rows] = least
+        excess[rows] = present - least
+
+    run_blocks(look, n, source.block_size, problem.n_jobs)
+    if problem.is_hard:
+        losses = 0.0 if float(loss.max(initial=0.0)) <= 1e-9 else np.inf
+    else:
+        losses = float(problem.cap @ loss)
+    value = 0.5 * scale**2 * norm2 + losses
+    alive = np.zeros(R, dtype=bool)
+    alive[top] = True
+    return Energy(value, winner, float(excess.max(initial=0.0)), alive)
 
 
 def separated_primal(norm2: float, margin: float) -> float:

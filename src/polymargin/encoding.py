@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils import compute_class_weight
 from sklearn.utils.validation import _check_sample_weight
 
-__all__ = ["Encoding", "encode"]
+__all__ = ["Encoding", "encode", "encode_known"]
 
 
 class Encoding(NamedTuple):
@@ -54,6 +54,36 @@ def encode(y: np.ndarray, sample_weight: Any, class_weight: Any) -> Encoding:
         mass = np.bincount(label, weights=weight)
         factor = (mass.sum() / (len(classes) * mass))[label]
     return Encoding(kept, classes, label.astype(np.int64), weight, weight * factor)
+
+
+def encode_known(
+    y: np.ndarray, sample_weight: Any, class_weight: Any, classes: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows with weight, their class numbers among known classes, and their weights."""
+    if len(classes) < 2:
+        raise ValueError(
+            "The number of classes has to be greater than one; name all of them in classes."
+        )
+    place = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
+    unknown = np.flatnonzero(classes[place] != y)
+    if len(unknown):
+        raise ValueError(
+            f"y has the label {y[unknown[0]]!r}, which is not among the classes {classes.tolist()}."
+        )
+    weight = np.ones(len(y))
+    if sample_weight is not None:
+        weight = _check_sample_weight(sample_weight, y, dtype=np.float64)
+        if (weight < 0).any():
+            raise ValueError("sample_weight must not be negative; drop those examples instead.")
+    if isinstance(class_weight, str):
+        raise ValueError(
+            f"class_weight={class_weight!r} needs all data at once; give a dict for partial_fit."
+        )
+    weight = weight * _class_factors(y, class_weight)
+    kept = np.flatnonzero(weight > 0)
+    if not len(kept):
+        raise ValueError("sample_weight is zero for every example; give some a weight.")
+    return kept, place[kept].astype(np.int64), weight[kept]
 
 
 def _class_factors(y: np.ndarray, class_weight: Any) -> np.ndarray:

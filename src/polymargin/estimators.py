@@ -7,33 +7,27 @@ argmax.
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 from joblib import effective_n_jobs
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted
 
-from polymargin._callbacks import CallbackSupport, FitReporter, with_callbacks
-from polymargin.encoding import encode
+from polymargin._callbacks import FitReporter, with_callbacks
+from polymargin.classifier import LargeMarginClassifier
 from polymargin.exceptions import warn_user
 from polymargin.history import History
-from polymargin.kernels import KERNELS, Kernel, resolve_gamma
+from polymargin.kernels import Kernel
 from polymargin.machines import Machine, find_machine
 from polymargin.outcome import warn_of_outcome
 from polymargin.problem import Problem
-from polymargin.scoring import KernelModel, linear_scores
-from polymargin.solvers.base import Solution, Stop
-from polymargin.validation import canonical, check_kernel, check_number, validate_named
+from polymargin.scoring import linear_scores
+from polymargin.solvers.base import Solution
 
 __all__ = ["MulticlassSVC"]
 
 
-class MulticlassSVC(CallbackSupport, ClassifierMixin, BaseEstimator):
+class MulticlassSVC(LargeMarginClassifier):
     """All-in-one multi-class support vector machine with a certified duality gap.
 
     The Crammer-Singer machine ("cs") minimises, over one prototype M_r per class,
@@ -172,12 +166,6 @@ class MulticlassSVC(CallbackSupport, ClassifierMixin, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = self.kernel != "precomputed"
-        tags.input_tags.pairwise = self.kernel == "precomputed"
-        return tags
-
     # -- fit ---------------------------------------------------------------------------------
 
     @with_callbacks
@@ -197,23 +185,15 @@ class MulticlassSVC(CallbackSupport, ClassifierMixin, BaseEstimator):
         self
         """
         machine = self._check_parameters()
-        X, y = self._validate(X, y)
-        kept, classes, label, weight, weighted = encode(y, sample_weight, self.class_weight)
-        data = X if len(kept) == X.shape[0] else X[kept]
-        kernel = self._make_kernel(machine, data, None if sample_weight is None else weight)
-        if kernel.name == "precomputed" and data is not X:
-            data = np.ascontiguousarray(data[:, kept])
-        n_jobs = effective_n_jobs(self.n_jobs)
-        hard = np.isinf(self.C)
-        cap = np.full(len(kept), np.inf) if hard else float(self.C) * weighted
-        problem = Problem(machine, kernel, data, label, cap, label, np.arange(len(classes)), n_jobs)
-        problem.kernel_psd = check_kernel(problem)
-        start = self._warm_start_point(X.shape[0], classes, kept, problem)
-        attributes = self._fitted_attributes(kernel, classes, X)
+        ready = self._prepare(machine, X, y, sample_weight)
+        X, y, classes = ready.X, ready.y, ready.classes
+        problem = self._problem(machine, ready, ready.label, np.arange(len(classes)))
+        start = self._warm_start_point(X.shape[0], classes, ready.kept, problem)
+        attributes = self._fitted_attributes(ready.kernel, classes, X)
         reporter = FitReporter(self, X, y, sample_weight, problem, attributes)
         history = History(reporter.watchers)
         solution = self._solve(problem, history, start)
-        self._store(solution, problem, kept, reporter)
+        self._store(solution, ready.kept, reporter)
         reporter.finish()
         warn_of_outcome(solution, problem, float(self.tol))
         if solution.status == "interrupted" and not reporter.stopped:
@@ -222,65 +202,10 @@ class MulticlassSVC(CallbackSupport, ClassifierMixin, BaseEstimator):
 
     def _check_parameters(self) -> Machine:
         machine = find_machine(self.machine)
-        if isinstance(self.C, bool) or not isinstance(self.C, numbers.Real) or not self.C > 0:
-            raise ValueError(
-                f"C must be a number > 0 (np.inf for the hard margin), got {self.C!r}."
-            )
-        if not callable(self.kernel) and self.kernel not in (*KERNELS, "precomputed"):
-            raise ValueError(
-                f"kernel must be one of {[*KERNELS, 'precomputed']} or a callable, "
-                f"got {self.kernel!r}."
-            )
-        if isinstance(self.gamma, str):
-            if self.gamma not in ("scale", "auto"):
-                raise ValueError(f"gamma must be > 0, 'scale' or 'auto', got {self.gamma!r}.")
-        else:
-            check_number("gamma", self.gamma, above=0.0)
-        check_number("degree", self.degree, above=0.0)
-        check_number("coef0", self.coef0)
-        check_number("intercept_scaling", self.intercept_scaling, above=0.0)
-        check_number("tol", self.tol, above=0.0)
-        check_number("cache_mb", self.cache_mb, above=0.0)
-        if not isinstance(self.max_iter, numbers.Integral) or self.max_iter < 1:
-            raise ValueError(f"max_iter must be an integer >= 1, got {self.max_iter!r}.")
-        if self.max_time is not None:
-            check_number("max_time", self.max_time, above=0.0)
-        if self.n_jobs is not None and not isinstance(self.n_jobs, numbers.Integral):
-            raise ValueError(f"n_jobs must be an integer or None, got {self.n_jobs!r}.")
+        self._check_common()
         if self.solver not in ("auto", "block"):
             raise ValueError(f"solver must be 'auto' or 'block', got {self.solver!r}.")
         return machine
-
-    def _validate(self, X: Any, y: Any) -> tuple[Any, np.ndarray]:
-        precomputed = isinstance(self.kernel, str) and self.kernel == "precomputed"
-        X, y = validate_named(
-            self,
-            X,
-            y,
-            accept_sparse=False if precomputed else "csr",
-            dtype=[np.float64, np.float32],
-            order="C",
-        )
-        if y.dtype.kind not in "biuSU":  # integers and strings are labels, whatever they are
-            check_classification_targets(y)
-        if precomputed and X.shape[0] != X.shape[1]:
-            raise ValueError(
-                f"X must be the square kernel matrix of the training examples for "
-                f"kernel='precomputed', got shape {X.shape}."
-            )
-        return canonical(X), y
-
-    def _make_kernel(self, machine: Machine, X: Any, weight: np.ndarray | None) -> Kernel:
-        name = "callable" if callable(self.kernel) else str(self.kernel)
-        kind = machine.resolve_intercept(self.intercept, name == "linear")
-        offset = float(self.intercept_scaling) ** 2 if kind == "penalized" else 0.0
-        gamma = (
-            1.0
-            if name in ("linear", "precomputed", "callable")
-            else resolve_gamma(self.gamma, X, weight)
-        )
-        function = self.kernel if callable(self.kernel) else None
-        return Kernel(name, gamma, float(self.degree), float(self.coef0), offset, function)
 
     def _warm_start_point(
         self, n: int, classes: np.ndarray, kept: np.ndarray, problem: Problem
@@ -310,17 +235,14 @@ class MulticlassSVC(CallbackSupport, ClassifierMixin, BaseEstimator):
         return tau
 
     def _solve(self, problem: Problem, history: History, start: np.ndarray | None) -> Solution:
-        stop = Stop(float(self.tol), int(self.max_iter), self.max_time)
-        seed = self.random_state
-        if not isinstance(seed, numbers.Integral) or seed < 0:
-            seed = check_random_state(seed).randint(2**31 - 1)
+        stop, seed = self._stop(), self._seed()
         if problem.kernel.is_linear:
             from polymargin.solvers.sweeps import solve_linear
 
-            return solve_linear(problem, stop, history, start, int(seed))
+            return solve_linear(problem, stop, history, start, seed)
         from polymargin.solvers.working_set import solve_kernel
 
-        return solve_kernel(problem, stop, history, start, int(seed), float(self.cache_mb))
+        return solve_kernel(problem, stop, history, start, seed, float(self.cache_mb))
 
     def _fitted_attributes(
         self, kernel: Kernel, classes: np.ndarray, X: Any
@@ -353,7 +275,6 @@ class MulticlassSVC(CallbackSupport, ClassifierMixin, BaseEstimator):
     def _store(
         self,
         solution: Solution,
-        problem: Problem,
         kept: np.ndarray,
         reporter: FitReporter,
     ) -> None:
@@ -374,58 +295,12 @@ class MulticlassSVC(CallbackSupport, ClassifierMixin, BaseEstimator):
 
     # -- predict -----------------------------------------------------------------------------
 
-    def _check_input(self, X: Any) -> Any:
-        check_is_fitted(self)
-        precomputed = self._kernel.name == "precomputed"
-        return canonical(
-            validate_named(
-                self,
-                X,
-                accept_sparse=False if precomputed else "csr",
-                dtype=[np.float64, np.float32],
-                order="C",
-                reset=False,
-            )
-        )
-
-    def _kernel_model(self) -> KernelModel:
-        precomputed = self._kernel.name == "precomputed"
-        landmarks = self.support_ if precomputed else self.support_vectors_
-        # the offset of a penalised intercept is in intercept_ already
-        kernel = Kernel(
-            self._kernel.name,
-            self._kernel.gamma,
-            self._kernel.degree,
-            self._kernel.coef0,
-            0.0,
-            self._kernel.function,
-        )
-        return KernelModel(kernel, landmarks, self.dual_coef_, self.intercept_)
-
     def _class_scores(self, X: Any) -> np.ndarray:
         """(n, n_classes) scores, or (n, 1) differences for a linear model of two classes."""
         n_jobs = effective_n_jobs(self.n_jobs)
         if self._kernel.is_linear:
             return linear_scores(X, self.coef_, self.intercept_, n_jobs)
-        return self._kernel_model().scores(X, np.float64, n_jobs)
-
-    def decision_function(self, X: Any) -> np.ndarray:
-        """Scores in float64.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes), or (n_samples,) for two classes
-            One score per class, whose argmax is ``predict``; for two classes the score of
-            ``classes_[1]`` minus that of ``classes_[0]``.
-        """
-        scores = self._class_scores(self._check_input(X))
-        if len(self.classes_) > 2:
-            return scores
-        return scores[:, 0] if scores.shape[1] == 1 else scores[:, 1] - scores[:, 0]
+        return self._landmark_model().scores(X, np.float64, n_jobs)
 
     def predict(self, X: Any) -> np.ndarray:
         """Label of the largest score; the lowest index among equals.
@@ -445,42 +320,4 @@ class MulticlassSVC(CallbackSupport, ClassifierMixin, BaseEstimator):
                 scores = scores[:, 1:] - scores[:, :1]
             best = scores.argmax(axis=1) if scores.shape[1] > 1 else scores[:, 0] > 0
             return self.classes_[np.asarray(best, dtype=np.intp)]
-        return self.classes_[self._kernel_model().argmax(X, effective_n_jobs(self.n_jobs))]
-
-    def predict_or_reject(
-        self, X: Any, margin: float = 0.0, reject_label: Any = None
-    ) -> np.ndarray:
-        """Labels, or ``reject_label`` where the best class leads by no more than ``margin``.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n_samples, n_features)
-        margin : float, default=0.0
-            Rejects where best minus second-best class score <= margin; 0 rejects exact ties.
-        reject_label : object, default=None
-            Must not be one of ``classes_``.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            Of the labels' dtype if it can hold ``reject_label``, of dtype object otherwise.
-        """
-        check_is_fitted(self)
-        check_number("margin", margin, at_least=0.0)
-        if reject_label is not None and any(reject_label == label for label in self.classes_):
-            raise ValueError(f"reject_label={reject_label!r} is one of the classes; use another.")
-        scores = self.decision_function(X)
-        if scores.ndim == 1:
-            best, lead = (scores > 0).astype(np.intp), np.abs(scores)
-        else:
-            best = scores.argmax(axis=1)
-            top = np.partition(scores, -2, axis=1)[:, -2:]
-            lead = top[:, 1] - top[:, 0]
-        labels = self.classes_[best]
-        rejected = lead <= margin
-        dtype = np.result_type(labels, np.min_scalar_type(reject_label))
-        if labels.dtype.kind != np.asarray(reject_label).dtype.kind:
-            dtype = np.dtype(object)
-        labels = labels.astype(dtype)
-        labels[rejected] = reject_label
-        return labels
+        return self.classes_[self._landmark_model().argmax(X, effective_n_jobs(self.n_jobs))]

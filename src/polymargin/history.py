@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["Check", "History"]
+__all__ = ["Check", "History", "OuterCheck"]
 
 
 class Check(NamedTuple):
@@ -22,8 +22,29 @@ class Check(NamedTuple):
     steps: int
 
 
+class OuterCheck(NamedTuple):
+    """The multi-prototype machine at one outer step, before its assignments are drawn anew.
+
+    ``primal`` and ``dual`` belong to the static problem of the present assignment; ``energy``
+    is 1/2 ||M||^2 + sum_i C_i min_r xi_i^r of the same prototypes; ``temperature`` is in multiples
+    of C, and ``changed`` counts the examples that the draw moves.
+    """
+
+    seconds: float
+    iteration: int
+    primal: float
+    dual: float
+    relative_gap: float
+    active: int
+    steps: int
+    temperature: float
+    energy: float
+    changed: int
+
+
 Snapshot = Callable[[], tuple[np.ndarray, np.ndarray]]
-Watcher = Callable[[Check, Snapshot], bool]
+AnyCheck = Check | OuterCheck
+Watcher = Callable[[AnyCheck, Snapshot], bool]
 
 
 class History:
@@ -33,25 +54,31 @@ class History:
     moment; a true answer asks the solver to stop.
     """
 
-    def __init__(self, watchers: tuple[Watcher, ...] = ()) -> None:
-        self.checks: list[Check] = []
+    def __init__(self, watchers: tuple[Watcher, ...] = (), kind: type[AnyCheck] = Check) -> None:
+        self.checks: list[AnyCheck] = []
         self.watchers = watchers
+        self.kind = kind
 
-    def record(self, check: Check, snapshot: Snapshot) -> bool:
+    def record(self, check: AnyCheck, snapshot: Snapshot) -> bool:
         """Note a check and tell the watchers; whether one of them asks to stop."""
         self.checks.append(check)
         return any([watcher(check, snapshot) for watcher in self.watchers])
 
     def as_arrays(self) -> dict[str, np.ndarray]:
         """A mapping of equally long one-dimensional arrays."""
-        columns = zip(*self.checks, strict=True) if self.checks else [()] * len(Check._fields)
-        return {
-            name: np.asarray(column) for name, column in zip(Check._fields, columns, strict=True)
-        }
+        names = self.kind._fields
+        columns = zip(*self.checks, strict=True) if self.checks else [()] * len(names)
+        return {name: np.asarray(column) for name, column in zip(names, columns, strict=True)}
 
 
-def format_check(check: Check) -> str:
+def format_check(check: AnyCheck) -> str:
     """One line for people."""
+    if isinstance(check, OuterCheck):
+        return (
+            f"[polymargin] {check.seconds:8.2f} s  temperature {check.temperature:.4f} C  "
+            f"energy {check.energy:.8g}  changed {check.changed:6d}  "
+            f"gap {check.relative_gap:.2e}  active {check.active}"
+        )
     return (
         f"[polymargin] {check.seconds:8.2f} s  pass {check.iteration:5d}  "
         f"primal {check.primal:.8g}  dual {check.dual:.8g}  "

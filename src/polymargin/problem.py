@@ -34,6 +34,8 @@ class Problem:
     prototype_class : (R,) class of each prototype, in class order.
     n_jobs : int
         Threads that share blocks of kernel values.
+    centre : (M_0 (R, d), their weights of the constant feature (R,)) or None
+        Linear kernels: 1/2 sum_r ||M_r - M_0r||^2 takes the place of 1/2 sum_r ||M_r||^2.
     """
 
     machine: Machine
@@ -45,6 +47,7 @@ class Problem:
     prototype_class: np.ndarray
     n_jobs: int = 1
     kernel_psd: bool | None = field(default=None)
+    centre: tuple[np.ndarray, np.ndarray] | None = field(default=None)
 
     @property
     def n_patterns(self) -> int:

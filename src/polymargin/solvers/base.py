@@ -113,10 +113,17 @@ def deferred_interrupt(deadline: Deadline) -> Iterator[None]:
 class Progress:
     """Counts passes, keeps the history and the best dual point, and asks the judge at the end."""
 
-    def __init__(self, problem: Problem, stop: Stop, history: History, snapshot: Snapshot) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        stop: Stop,
+        history: History,
+        snapshot: Snapshot,
+        deadline: Deadline | None = None,
+    ) -> None:
         self.problem = problem
         self.snapshot = snapshot
-        self.deadline = Deadline(stop)
+        self.deadline = Deadline(stop) if deadline is None else deadline
         self.stop = stop
         self.history = history
         self.iterations = 0
@@ -238,11 +245,13 @@ def values(
 ) -> tuple[float, float]:
     """P and D from the runner's sums: (1.1), (1.2), or (1.12) where a separating model is scaled.
 
-    ``loss`` is sum_i C_i xi_i, ``own`` is sum_i tau_{i,a_i}.
+    ``loss`` is sum_i C_i xi_i, ``own`` is sum_i tau_{i,a_i}, less <M - M_0, M_0> with a centre.
     """
     separated = separated_primal(norm2, margin)
     if problem.is_hard:
         return separated, rescaled_dual(norm2, own)
+    if problem.centre is not None:
+        return 0.5 * norm2 + loss, own - 0.5 * norm2
     return min(0.5 * norm2 + loss, separated), own - 0.5 * norm2
 
 

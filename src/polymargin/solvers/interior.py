@@ -47,7 +47,8 @@ class Leap:
         self.left = 3
         n, R = problem.n_patterns, problem.n_prototypes
         self.cost = np.inf
-        if problem.has_one_prototype_per_class and problem.kernel_psd is not False:
+        is_plain = problem.has_one_prototype_per_class and problem.centre is None
+        if is_plain and problem.kernel_psd is not False:
             width = problem.X.shape[1] + 1 if problem.kernel.is_linear else n
             small = width * R <= _LARGEST_ORDER and n * width <= 50_000_000
             if small and (problem.kernel.is_linear or n <= _LARGEST_GRAM):

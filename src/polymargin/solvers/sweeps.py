@@ -19,6 +19,7 @@ from polymargin.history import History
 from polymargin.problem import Problem, as_read_only, row_blocks
 from polymargin.solvers.base import (
     Budget,
+    Deadline,
     Progress,
     Solution,
     Stop,
@@ -43,7 +44,7 @@ from polymargin.solvers.body import (
 )
 from polymargin.solvers.interior import Leap
 
-__all__ = ["solve_linear"]
+__all__ = ["Sweeps", "solve_linear"]
 
 # Measured on the linear problems of benchmarks/: fewer checks cost passes over stale lists, more
 # checks cost products with all the data.  (Share of the gap, share of the tolerance) at which to
@@ -54,6 +55,8 @@ _PASSES_PER_CHECK = 60
 _RELAXATION = 1.4
 _FIRST_BLOCK = 512
 _SINGLE_PRECISION_TOL = 5e-4
+_WORTH_CASTING = 32
+"""Prototypes from which on a float32 copy of a block of rows pays for itself in the product."""
 
 
 def solve_linear(
@@ -68,12 +71,14 @@ def solve_linear(
     Problem card: (1.1)-(1.3) with kappa(x, z) = <x, z> + u^2.  Minimises P to relative gap
     ``stop.tol``; ``start`` is a feasible tau (n, R) or None.
     """
-    sweeps = _Sweeps(problem, stop, history, start, seed)
+    sweeps = Sweeps(problem, stop, history, start, seed)
     with deferred_interrupt(sweeps.progress.deadline):
         return sweeps.run()
 
 
-class _Sweeps:
+class Sweeps:
+    """The state of block descent with explicit prototypes; ``run`` goes to the tolerance."""
+
     def __init__(
         self,
         problem: Problem,
@@ -81,10 +86,11 @@ class _Sweeps:
         history: History,
         start: np.ndarray | None,
         seed: Any,
+        deadline: Deadline | None = None,
     ) -> None:
         n, R = problem.n_patterns, problem.n_prototypes
         self.problem = problem
-        self.progress = Progress(problem, stop, history, self.support)
+        self.progress = Progress(problem, stop, history, self.support, deadline)
         self.is_cold = start is None
         tau = np.zeros((n, R)) if start is None else np.ascontiguousarray(start, dtype=np.float64)
         self.duals = make_duals(problem, slice(None), tau)
@@ -98,7 +104,7 @@ class _Sweeps:
         self.check_cost = 1e-9 * n * R * (2.0 + 0.1 * width)
         self.budget = Budget(30.0 + width)
         self.block = max(256, min(8192, 65536 // R))
-        if not self.is_cold:
+        if not self.is_cold or problem.centre is not None:
             self.refresh()
 
     # -- scores ------------------------------------------------------------------------------
@@ -107,21 +113,36 @@ class _Sweeps:
         """Prototypes from the dual variables, free of drift."""
         tau, field = self.duals.tau, self.field
         W = prototypes(self.problem, self.everyone, tau)
+        constant = field.scale * tau.sum(axis=0)
+        if self.problem.centre is not None:
+            W += self.problem.centre[0]
+            constant += self.problem.centre[1]
         if isinstance(field, SparseField):
             field.V[self.place, : len(W)] = W.T
         else:
             field.W[:] = W
-        field.constant[:] = field.scale * tau.sum(axis=0)
+        field.constant[:] = constant
 
-    def scores(self, patterns: np.ndarray, rows: slice) -> np.ndarray:
-        """(R, k) scores of a block, without the constant feature."""
+    def frozen(self) -> DenseField | SparseField:
+        """The field with a copy of its prototypes: scores of it do not see later pushes."""
         field = self.field
+        constant = field.constant.copy()
+        if isinstance(field, SparseField):
+            return field._replace(V=field.V.copy(), constant=constant)
+        return field._replace(W=field.W.copy(), constant=constant)
+
+    def scores(
+        self, patterns: np.ndarray, rows: slice, field: DenseField | SparseField | None = None
+    ) -> np.ndarray:
+        """(R, k) scores of a block, without the constant feature."""
+        field = self.field if field is None else field
         if isinstance(field, SparseField):
             out = np.empty((self.problem.n_prototypes, len(patterns)))
             sparse_scores(field, patterns, out)
             return out
-        if self.single and field.X.dtype == np.float32:
-            return np.asarray(field.W.astype(np.float32) @ field.X[rows].T)
+        if self.single and (field.X.dtype == np.float32 or len(field.W) >= _WORTH_CASTING):
+            block = field.X[rows].astype(np.float32, copy=False)
+            return np.asarray(field.W.astype(np.float32) @ block.T)
         return np.asarray(field.W @ field.X[rows].T)
 
     def screen(self, rows: slice, end: int, hard_cap: float, totals: np.ndarray) -> int:
@@ -133,9 +154,22 @@ class _Sweeps:
 
     @property
     def norm2(self) -> float:
-        M = self.field.V if isinstance(self.field, SparseField) else self.field.W
-        c = self.field.constant
-        return float(np.einsum("ij,ij->", M, M, dtype=np.float64) + np.vdot(c, c))
+        """||M||^2, or ||M - M_0||^2."""
+        return self.products()[0]
+
+    def products(self) -> tuple[float, float]:
+        """||M||^2 and 0, or with a centre ||M - M_0||^2 and <M - M_0, M_0>."""
+        field, centre = self.field, self.problem.centre
+        M = field.V if isinstance(field, SparseField) else field.W
+        c = field.constant
+        if centre is None:
+            return float(np.einsum("ij,ij->", M, M, dtype=np.float64) + np.vdot(c, c)), 0.0
+        M0, c0 = centre
+        if isinstance(field, SparseField):
+            M = M[self.place, : len(M0)].T
+        change, shift = M - M0, c - c0
+        cross = float((change * M0).sum() + np.vdot(shift, c0))
+        return float((change * change).sum() + np.vdot(shift, shift)), cross
 
     def hard_cap(self) -> float:
         return stand_in_cap(self.problem, self.duals.tau)
@@ -186,13 +220,14 @@ class _Sweeps:
         k = max(1, n // _FIRST_BLOCK)
         blocks = np.random.default_rng(int(self.random[0] >> np.uint64(1))).permutation(k)
         hard_cap = self.hard_cap()
+        before = self.progress.iterations
         for c in blocks:
             rows = slice(int(c), n, k)
             end = self.screen(rows, 0, hard_cap, empty_totals())
             self.passes(end, np.inf, 1, hard_cap)
             if self.progress.deadline.why_stop(0):
                 break
-        self.progress.iterations = 1
+        self.progress.iterations = before + 1
 
     def check(self) -> tuple[float, float, int, float]:
         """Primal, dual, length of the new queue, and the sum of gaps; lists are written anew."""
@@ -202,8 +237,9 @@ class _Sweeps:
         end = 0
         for rows in row_blocks(self.problem.n_patterns, self.block):
             end = self.screen(rows, end, hard_cap, totals)
-        margin, norm2 = totals[MARGIN] + 1.0, self.norm2
-        primal, dual = values(self.problem, norm2, totals[LOSS], totals[OWN], margin)
+        margin = totals[MARGIN] + 1.0
+        norm2, cross = self.products()
+        primal, dual = values(self.problem, norm2, totals[LOSS], totals[OWN] - cross, margin)
         self.merit = merit(primal, margin, norm2)
         return primal, dual, end, totals[GAP]
 

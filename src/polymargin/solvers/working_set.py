@@ -17,6 +17,7 @@ from polymargin.history import History
 from polymargin.problem import OutOfTimeError, Problem, run_blocks
 from polymargin.solvers.base import (
     Budget,
+    Deadline,
     Progress,
     Solution,
     Stop,
@@ -44,7 +45,7 @@ from polymargin.solvers.body import (
 from polymargin.solvers.interior import Leap
 from polymargin.solvers.rows import KernelRows
 
-__all__ = ["solve_kernel"]
+__all__ = ["WorkingSet", "solve_kernel"]
 
 # Measured on the four RBF problems of benchmarks/.
 _SHRINK_UNTIL = 0.05
@@ -62,6 +63,7 @@ def solve_kernel(
     start: np.ndarray | None = None,
     seed: Any = 0,
     cache_mb: float = 1000.0,
+    deadline: Deadline | None = None,
 ) -> Solution:
     """Block descent on kernel rows.
 
@@ -69,7 +71,7 @@ def solve_kernel(
     float64 below; if the judge finds that float32 was not enough, the run goes on in float64.
     """
     single = stop.tol >= _SINGLE_PRECISION_TOL and not problem.is_hard
-    run = _WorkingSet(problem, stop, history, start, seed, cache_mb)
+    run = WorkingSet(problem, stop, history, start, seed, cache_mb, deadline)
     with deferred_interrupt(run.progress.deadline):
         try:
             run.prepare(np.float32 if single else np.float64)
@@ -79,7 +81,9 @@ def solve_kernel(
             return run.progress.finish(reason, *run.support())
 
 
-class _WorkingSet:
+class WorkingSet:
+    """The state of block descent on kernel rows; ``run`` goes to the tolerance."""
+
     def __init__(
         self,
         problem: Problem,
@@ -88,10 +92,11 @@ class _WorkingSet:
         start: np.ndarray | None,
         seed: Any,
         cache_mb: float,
+        deadline: Deadline | None = None,
     ) -> None:
         n, R = problem.n_patterns, problem.n_prototypes
         self.problem = problem
-        self.progress = Progress(problem, stop, history, self.support)
+        self.progress = Progress(problem, stop, history, self.support, deadline)
         self.cache_mb = cache_mb
         self.random = seed_state(seed)
         self.tau = np.zeros((n, R)) if start is None else np.array(start, dtype=np.float64)

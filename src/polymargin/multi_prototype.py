@@ -1,0 +1,544 @@
+"""MultiPrototypeSVC: several linear prototypes per class, trained with one margin objective.
+
+fit: check parameters -> validate -> counts and first assignment -> alternation (annealed, greedy or
+static, several restarts) -> the model of the lowest energy -> attributes -> warnings.
+"""
+
+from __future__ import annotations
+
+import numbers
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed, effective_n_jobs
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from polymargin._callbacks import FitReporter, with_callbacks
+from polymargin.annealing import Annealing, Schedule, find_annealing
+from polymargin.classifier import LargeMarginClassifier, Prepared
+from polymargin.encoding import encode_known
+from polymargin.history import AnyCheck, History, OuterCheck, Snapshot
+from polymargin.initialization import (
+    count_distinct,
+    count_prototypes,
+    initial_assignment,
+    row_keys,
+)
+from polymargin.machines import MACHINES
+from polymargin.outcome import warn_of_outcome
+from polymargin.problem import Problem
+from polymargin.scoring import PrototypeModel, class_maxima, linear_scores
+from polymargin.solvers.base import Deadline, deferred_interrupt
+
+__all__ = ["MultiPrototypeSVC"]
+
+_ASSIGNMENTS = ("static", "greedy", "annealed")
+
+
+def _has_linear_kernel(estimator: Any) -> bool:
+    """``partial_fit`` keeps prototypes, which only the linear kernel has."""
+    if isinstance(estimator.kernel, str) and estimator.kernel == "linear":
+        return True
+    raise AttributeError("partial_fit needs kernel='linear'; use fit for other kernels.")
+
+
+class MultiPrototypeSVC(LargeMarginClassifier):
+    """Multi-prototype support vector machine: a few linear prototypes per class.
+
+    Minimises, over prototypes M_r (several per class) and an assignment a_i of every example to one
+    prototype of its class,
+
+        E = 1/2 sum_r ||M_r||^2 + sum_i C_i xi_i^{a_i},
+        xi_i^r = max(0, 1 + max_{s of other classes} f_s(x_i) - f_r(x_i)),  f_r(x) = <M_r, phi(x)>.
+
+    Prediction is the class of the prototype that scores highest: piecewise linear borders at the
+    price of a few inner products.  The problem is not convex: assignments are annealed from a
+    first guess, the best model seen is kept, and the convex problem of its assignment is solved to
+    ``tol`` and certified.
+
+    Parameters
+    ----------
+    n_prototypes : int, mapping or array, default=5
+        Prototypes per class: one number, a mapping from label to number, or numbers in the order
+        of ``classes_``.  A class with fewer examples gets fewer, with a warning.
+    C : float, default=1.0
+        Weight of the losses; not divided by the number of examples.  ``np.inf`` (hard margin) with
+        ``assignment="static"`` only: assignments are compared by their slacks.
+    kernel : {"linear", "rbf", "poly", "sigmoid", "precomputed"} or callable, default="linear"
+    intercept : {"auto", "none", "penalized"}, default="auto"
+        "penalized" adds ``intercept_scaling**2`` to the kernel; "auto" is that for the linear
+        kernel and "none" otherwise.
+    assignment : {"annealed", "greedy", "static"}, default="annealed"
+        "static" keeps the initial assignment; "greedy" goes to the nearest local minimum.
+    annealing : {"default", "thorough", "paper"} or Annealing, default="default"
+        "default" is chosen for accuracy and speed, "thorough" for the lowest energy, "paper" is the
+        published schedule (T0 = 10, cooling .05, zeroing, temperatures not scaled by C).
+    n_restarts : int, default=1
+        Runs from different seeds, of which the one with the lowest energy is kept.
+    init : {"auto", "kmeans", "random"} or array, default="auto"
+        The first assignment: k-means within each class ("auto", where rows are vectors), random, an
+        array of prototype numbers per example, or an (R, n_features) array of prototypes, of which
+        each example takes the one of its class that scores highest.
+    tol : float, default=1e-3
+        Relative duality gap of the static problem at the end; also the least decrease of a slack
+        that counts as an improvement by reassignment.
+    max_iter : int, default=100000
+        Passes over the active patterns, all stages together.
+    max_time : float or None, default=None
+        Seconds, all restarts together; the best model so far is kept.
+    class_weight : dict, "balanced" or None, default=None
+    n_jobs : int or None, default=None
+        Threads: restarts, or with one restart the blocks of kernel values.  The result does not
+        depend on it.
+    random_state : int, RandomState or None, default=None
+        First assignment, draws, order of visits.
+    verbose : int, default=0
+        1 prints a line per outer step.
+    gamma, degree, coef0
+        Kernel parameters as in ``MulticlassSVC``.
+    intercept_scaling : float, default=1.0
+        The constant feature behind a penalised intercept.
+    cache_mb : float, default=1000
+        Memory for kernel rows in megabytes.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+    prototypes_ : ndarray of shape (R, n_features)
+        Linear kernel only.  Prototypes are numbered class by class in the order of ``classes_``.
+    intercept_ : ndarray of shape (R,)
+    prototype_classes_ : ndarray of shape (R,)
+        Label of each prototype.
+    assignment_ : ndarray of shape (n_samples,)
+        Prototype of each training example, -1 for examples without weight.
+    alive_ : ndarray of bool of shape (R,)
+        Whether the prototype wins a training example.
+    energy_ : float
+        E of this model with the best assignment.
+    stationary_ : bool
+        Whether no reassignment of an example lowers its slack by more than ``2 * tol``.
+    support_, support_vectors_, dual_coef_
+        Dual variables (n_support, R) of the static problem: M_r = sum_i tau_ir phi(x_i).
+    certificate_ : Certificate
+        Of the static problem with the final assignment.
+    status_ : str
+        "converged", "max_iter", "max_time", "interrupted", "not_separable" or "stalled".
+    history_ : dict of equally long arrays
+        One entry per outer step: ``seconds, iteration, primal, dual, relative_gap, active, steps``
+        of the static problem, ``temperature`` in multiples of C, ``energy`` and ``changed``
+        assignments.
+    n_iter_ : int
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    Notes
+    -----
+    Energies may be compared only for equal numbers of prototypes and equal C: a copy of a prototype
+    pays its norm again.  Choose C and ``n_prototypes`` by validation (``MultiPrototypeSVCCV``).
+    The fitted object keeps a reference to the training data for ``prune``; it is not pickled.
+
+    References
+    ----------
+    Aiolli & Sperduti, Multiclass Classification with Multi-Prototype Support Vector Machines, JMLR
+    6 (2005) 817-850.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from polymargin import MultiPrototypeSVC
+    >>> X, y = load_digits(return_X_y=True)
+    >>> model = MultiPrototypeSVC(n_prototypes=3, C=0.01, random_state=0).fit(X / 16, y)
+    >>> model.prototypes_.shape
+    (30, 64)
+    """
+
+    def __init__(
+        self,
+        n_prototypes: int | Mapping[Any, int] | Any = 5,
+        C: float = 1.0,
+        kernel: str | Callable[..., Any] = "linear",
+        intercept: str = "auto",
+        assignment: str = "annealed",
+        annealing: str | Annealing = "default",
+        n_restarts: int = 1,
+        init: Any = "auto",
+        tol: float = 1e-3,
+        max_iter: int = 100000,
+        max_time: float | None = None,
+        class_weight: Mapping[Any, float] | str | None = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        gamma: float | str = "scale",
+        degree: float = 3,
+        coef0: float = 0.0,
+        intercept_scaling: float = 1.0,
+        cache_mb: float = 1000,
+    ) -> None:
+        self.n_prototypes = n_prototypes
+        self.C = C
+        self.kernel = kernel
+        self.intercept = intercept
+        self.assignment = assignment
+        self.annealing = annealing
+        self.n_restarts = n_restarts
+        self.init = init
+        self.tol = tol
+        self.max_iter = max_iter
+        self.max_time = max_time
+        self.class_weight = class_weight
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.intercept_scaling = intercept_scaling
+        self.cache_mb = cache_mb
+
+    # -- fit ---------------------------------------------------------------------------------
+
+    @with_callbacks
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> MultiPrototypeSVC:
+        """Train on examples X with labels y.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+            float32 stays float32.  For a precomputed kernel the (n_samples, n_samples) matrix.
+        y : array-like of shape (n_samples,)
+        sample_weight : array-like of shape (n_samples,) or None
+            Non-negative; an example of weight 0 is left out.
+
+        Returns
+        -------
+        self
+        """
+        schedule = self._check_parameters()
+        ready = self._prepare(MACHINES["cs"], X, y, sample_weight)
+        keys = row_keys(ready.data)
+        distinct = count_distinct(keys, ready.label)
+        counts = count_prototypes(self.n_prototypes, ready.classes, distinct)
+        prototype_class = np.repeat(np.arange(len(counts)), counts)
+        seed = self._seed()
+        weight = np.ones(len(ready.cap)) if np.isinf(self.C) else ready.cap / float(self.C)
+        init = self._kept_init(ready)
+
+        def first_assignment(restart: int) -> np.ndarray:
+            return initial_assignment(
+                init,
+                ready.data,
+                ready.label,
+                weight,
+                counts,
+                [seed, restart],
+                ready.kernel.name != "precomputed",
+                keys,
+            )
+
+        problem = self._problem(MACHINES["cs"], ready, first_assignment(0), prototype_class)
+        self._train(problem, ready, schedule, first_assignment, seed, sample_weight)
+        return self
+
+    def _check_parameters(self) -> Schedule | None:
+        """Refuse what cannot be; the schedule of the annealing, None without."""
+        self._check_common()
+        if self.assignment not in _ASSIGNMENTS:
+            raise ValueError(f"assignment must be one of {_ASSIGNMENTS}, got {self.assignment!r}.")
+        restarts = self.n_restarts
+        if not isinstance(restarts, numbers.Integral) or restarts < 1:
+            raise ValueError(f"n_restarts must be an integer >= 1, got {restarts!r}.")
+        schedule = find_annealing(self.annealing).schedule(float(self.C))
+        if np.isinf(self.C) and self.assignment != "static":
+            raise ValueError(
+                "C=np.inf (hard margin) needs assignment='static': assignments are compared by "
+                "their slacks, which a hard margin does not have; use a large finite C."
+            )
+        return schedule if self.assignment == "annealed" else None
+
+    def _kept_init(self, ready: Prepared) -> Any:
+        """An assignment per example loses the examples without weight."""
+        if isinstance(self.init, str) or np.ndim(self.init) != 1:
+            return self.init
+        given = np.asarray(self.init)
+        if len(given) != ready.X.shape[0]:
+            raise ValueError(
+                f"init has {len(given)} prototype numbers for {ready.X.shape[0]} examples."
+            )
+        return given[ready.kept]
+
+    def _train(
+        self,
+        problem: Problem,
+        ready: Prepared,
+        schedule: Schedule | None,
+        first_assignment: Callable[[int], np.ndarray],
+        seed: int,
+        sample_weight: Any,
+    ) -> None:
+        """Restarts in threads; the lowest energy is stored."""
+        from polymargin.solvers.alternation import PrototypeSolution, solve_prototypes
+
+        restarts = int(self.n_restarts) if self.assignment != "static" else 1
+        n_jobs = min(effective_n_jobs(self.n_jobs), restarts)
+        attributes = self._fitted_attributes(ready, problem.prototype_class)
+        reporter = FitReporter(self, ready.X, ready.y, sample_weight, problem, attributes)
+        watchers = tuple(map(_one_at_a_time, reporter.watchers))
+        deadline = Deadline(self._stop())
+
+        def run(restart: int) -> PrototypeSolution | None:
+            if restart and deadline.why_end() is not None:
+                return None
+            own = problem.own if restart == 0 else first_assignment(restart)
+            return solve_prototypes(
+                replace(problem, own=own.copy(), n_jobs=problem.n_jobs if n_jobs == 1 else 1),
+                self._stop(),
+                History(watchers, OuterCheck),
+                schedule,
+                self.assignment == "static",
+                [seed, restart],
+                float(self.cache_mb),
+                deadline,
+            )
+
+        with deferred_interrupt(deadline):
+            runs = Parallel(n_jobs=n_jobs, prefer="threads")(
+                delayed(run)(restart) for restart in range(restarts)
+            )
+        found = [one for one in runs if one is not None]
+        best = min(found, key=lambda one: np.inf if one.energy is None else one.energy.value)
+        self._store(best, ready, reporter)
+        reporter.finish()
+        warn_of_outcome(best.solution, replace(problem, own=best.own), float(self.tol))
+        interrupted = any(one.solution.status == "interrupted" for one in found)
+        if interrupted and not reporter.stopped:
+            raise KeyboardInterrupt
+
+    def _fitted_attributes(
+        self, ready: Prepared, prototype_class: np.ndarray
+    ) -> Callable[..., dict[str, Any]]:
+        """Attributes of the model of a dual point: what ``fit`` stores and callbacks see."""
+        kernel, X = ready.kernel, ready.X
+
+        def attributes(
+            support: np.ndarray, tau: np.ndarray, W: np.ndarray | None, intercept: np.ndarray
+        ) -> dict[str, Any]:
+            found: dict[str, Any] = {
+                "classes_": ready.classes,
+                "support_": support,
+                "dual_coef_": tau,
+                "intercept_": intercept,
+                "prototype_classes_": ready.classes[prototype_class],
+                "_kernel": kernel,
+                "_prototype_class": prototype_class,
+            }
+            if kernel.name == "precomputed":
+                found["support_vectors_"] = np.empty((0, 0))
+            else:
+                found["support_vectors_"] = X[support]
+            if W is not None:
+                found["prototypes_"] = W
+            return found
+
+        return attributes
+
+    def _store(self, best: Any, ready: Prepared, reporter: FitReporter) -> None:
+        solution = best.solution
+        judgement = solution.judgement
+        scale = judgement.scale
+        W = None if judgement.W is None else judgement.W * scale
+        attributes = reporter.attributes(
+            ready.kept[solution.support], solution.tau * scale, W, judgement.intercept * scale
+        )
+        self.__dict__.pop("prototypes_", None)
+        for name, value in attributes.items():
+            setattr(self, name, value)
+        self.assignment_ = np.full(ready.X.shape[0], -1, dtype=np.int64)
+        self.assignment_[ready.kept] = best.own
+        known = best.energy is not None
+        self.energy_ = best.energy.value if known else np.inf
+        n_prototypes = len(self._prototype_class)
+        self.alive_ = best.energy.alive if known else np.ones(n_prototypes, dtype=bool)
+        self.stationary_ = bool(best.is_stationary)
+        self.certificate_ = judgement.certificate
+        self.status_ = solution.status
+        self.history_ = solution.history.as_arrays()
+        self.n_iter_ = max(1, solution.iterations)
+        self._training = ready
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(super().__getstate__())
+        state.pop("_training", None)  # the training data stay behind
+        return state
+
+    # -- more training -----------------------------------------------------------------------
+
+    def prune(self) -> MultiPrototypeSVC:
+        """Drop the prototypes that win no training example and solve again without them.
+
+        A dead prototype still scores every example (about 0), so the model without it is another
+        one: the examples go to the remaining prototypes of their class, and greedy rounds (with
+        ``assignment="static"`` one static problem) follow.  A class keeps at least one prototype.
+
+        Returns
+        -------
+        self
+        """
+        check_is_fitted(self)
+        ready = getattr(self, "_training", None)
+        if ready is None:
+            raise ValueError(
+                "prune needs the training data, which a loaded or partially fitted model does "
+                "not have; fit again first."
+            )
+        label = self._prototype_class
+        keep = self.alive_.copy()
+        assigned = np.bincount(self.assignment_[ready.kept], minlength=len(keep))
+        for c in range(len(self.classes_)):
+            mine = np.flatnonzero(label == c)
+            if not keep[mine].any():
+                keep[mine[assigned[mine].argmax()]] = True
+        number = np.cumsum(keep) - 1
+        scores = self._prototype_scores(ready.data)
+        scores[:, ~keep] = -np.inf
+        scores[label[None, :] != ready.label[:, None]] = -np.inf
+        present = self.assignment_[ready.kept]
+        own = number[np.where(keep[present], present, scores.argmax(axis=1))]
+        problem = self._problem(MACHINES["cs"], ready, own, label[keep])
+        self._train(problem, ready, None, lambda restart: own, self._seed(), None)
+        return self
+
+    @available_if(_has_linear_kernel)
+    def partial_fit(
+        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
+    ) -> MultiPrototypeSVC:
+        """Go on from the current prototypes with new examples (linear kernel).
+
+        Minimises ``1/2 sum_r ||M_r - M_r(old)||^2`` plus the losses of the new examples, from the
+        assignment that the old prototypes give them, by greedy rounds: a step that stays close to
+        what was learnt.  The first call starts from M = 0, which is an ordinary greedy fit.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        classes : array-like or None
+            All labels that will ever come; needed in the first call where y lacks some.
+        sample_weight : array-like of shape (n_samples,) or None
+
+        Returns
+        -------
+        self
+            ``energy_``, ``certificate_``, ``support_`` and ``assignment_`` belong to the step.
+        """
+        self._check_parameters()
+        if np.isinf(self.C):
+            raise ValueError("partial_fit needs a finite C: new examples may contradict old ones.")
+        is_first = not hasattr(self, "prototypes_")
+        X, y = self._validate(X, y, reset=is_first)
+        if is_first:
+            known = np.unique(y if classes is None else classes)
+        else:
+            known = self.classes_
+            if classes is not None and not np.array_equal(np.unique(classes), known):
+                raise ValueError(
+                    f"classes differ from those of the first call: {known.tolist()}; leave it out."
+                )
+        kept, label, weighted = encode_known(y, sample_weight, self.class_weight, known)
+        data = X if len(kept) == X.shape[0] else X[kept]
+        kernel = self._make_kernel(MACHINES["cs"], data, None)
+        ready = Prepared(X, y, kept, known, label, float(self.C) * weighted, kernel, data)
+        seed = self._seed()
+        if is_first:
+            counts = count_prototypes(self.n_prototypes, known, None)
+            prototype_class = np.repeat(np.arange(len(counts)), counts)
+            own = initial_assignment(
+                self._kept_init(ready), data, label, weighted, counts, [seed, 0]
+            )
+            centre = (np.zeros((len(prototype_class), X.shape[1])), np.zeros(len(prototype_class)))
+        else:
+            prototype_class = self._prototype_class
+            scores = self._prototype_scores(data)
+            scores[prototype_class[None, :] != label[:, None]] = -np.inf
+            own = scores.argmax(axis=1)
+            unit = np.sqrt(kernel.offset)
+            constant = self.intercept_ / unit if unit > 0.0 else np.zeros(len(prototype_class))
+            centre = (self.prototypes_, constant)
+        problem = self._problem(MACHINES["cs"], ready, own, prototype_class)
+        problem.centre = centre
+        self._train(problem, ready, None, lambda restart: own, seed, None)
+        del self._training
+        return self
+
+    # -- predict -----------------------------------------------------------------------------
+
+    def _prototype_scores(self, X: Any) -> np.ndarray:
+        if self._kernel.is_linear:
+            n_jobs = effective_n_jobs(self.n_jobs)
+            return linear_scores(X, self.prototypes_, self.intercept_, n_jobs)
+        return self._landmark_model().scores(X, np.float64, effective_n_jobs(self.n_jobs))
+
+    def _class_scores(self, X: Any) -> np.ndarray:
+        return class_maxima(self._prototype_scores(X), self._prototype_class)
+
+    def _winners(self, X: Any) -> np.ndarray:
+        if self._kernel.is_linear:
+            return PrototypeModel(self.prototypes_, self.intercept_).argmax(X)
+        return self._landmark_model().argmax(X, effective_n_jobs(self.n_jobs))
+
+    def prototype_scores(self, X: Any) -> np.ndarray:
+        """Scores f_r(x) of every prototype in float64.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, R)
+        """
+        return self._prototype_scores(self._check_input(X))
+
+    def nearest_prototype(self, X: Any) -> np.ndarray:
+        """The prototype that wins each example: the highest score, the lowest number among equals.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        return self._winners(self._check_input(X))
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Label of the winning prototype.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        winner = self.nearest_prototype(X)
+        return self.prototype_classes_[winner]
+
+
+def _one_at_a_time(
+    watcher: Callable[[AnyCheck, Snapshot], bool],
+) -> Callable[[AnyCheck, Snapshot], bool]:
+    """Restarts run in threads; whoever watches hears of one after the other."""
+    lock = threading.Lock()
+
+    def watch(check: AnyCheck, snapshot: Snapshot) -> bool:
+        with lock:
+            return watcher(check, snapshot)
+
+    return watch

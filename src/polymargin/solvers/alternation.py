@@ -1,0 +1,483 @@
+"""The multi-prototype machine: static problems and reassignments in turn, hot to cold.
+
+Problem card (2.1): minimise over prototypes M and assignments a_i (a prototype of the own class)
+
+    E = 1/2 ||M||^2 + sum_i C_i xi_i^{a_i},
+    xi_i^r = max(0, 1 + max_{s of other classes} f_s(x_i) - f_r(x_i)).
+
+For fixed a this is convex (the static problem, solved by the loops for one prototype per class);
+for fixed M the best a_i has the smallest slack.  Annealing (A15) draws assignments at a falling
+temperature with a few passes of descent in between; greedy rounds (A14) follow until no
+reassignment lowers a slack by more than ``tol``; the static problem is certified at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from polymargin.annealing import Schedule
+from polymargin.certificate import Energy, energy
+from polymargin.fields import KernelField
+from polymargin.history import History, OuterCheck
+from polymargin.problem import OutOfTimeError, Problem, row_blocks
+from polymargin.solvers.base import Deadline, Progress, Solution, Stop
+from polymargin.solvers.body import empty_totals, screen
+from polymargin.solvers.reassignment import (
+    BEST_LOSS,
+    DRAWN_LOSS,
+    MOVED,
+    OWN_LOSS,
+    OWN_WEIGHT,
+    reassign,
+    restore,
+)
+from polymargin.solvers.sweeps import Sweeps
+from polymargin.solvers.working_set import WorkingSet, solve_kernel
+
+__all__ = ["PrototypeSolution", "solve_prototypes"]
+
+_MOST_SWEEPS = 20  # of the rule "until the energy falls"
+_ROUNDS, _LAST_ROUNDS = 50, 3  # greedy rounds at most, alone and after annealing
+_COLD_STEPS, _FEW = 20, 5000  # steps at temperature zero; n / 5000 changes are few
+_ROUGH_TOL, _CLOSER = 0.02, 0.5  # of the first static problem between greedy reassignments, factor
+_SNAPSHOT_SECONDS = 0.5
+_GREEDY, _KEEP = 0.0, -1.0  # temperatures: the smallest slack; no reassignment
+
+
+@dataclass
+class PrototypeSolution:
+    """The certified solution of the last static problem, its assignment and whole energy."""
+
+    solution: Solution
+    own: np.ndarray
+    energy: Energy | None
+    is_stationary: bool
+
+
+def solve_prototypes(
+    problem: Problem,
+    stop: Stop,
+    history: History,
+    schedule: Schedule | None,
+    is_static: bool = False,
+    seed: Any = 0,
+    cache_mb: float = 1000.0,
+    deadline: Deadline | None = None,
+) -> PrototypeSolution:
+    """Train from the assignment ``problem.own``, which ends as the one that was found.
+
+    Parameters
+    ----------
+    schedule : Schedule or None
+        Temperatures of the annealing; None goes straight to greedy rounds.
+    is_static : bool
+        Keep the initial assignment.
+    """
+    run = _Alternation(problem, stop, history, schedule, seed, cache_mb, deadline)
+    return run.static() if is_static else run.run()
+
+
+# -- where the scores live ---------------------------------------------------------------------
+
+
+class _LinearStage:
+    """Explicit prototypes: scores are products with prototypes frozen at the start of a step."""
+
+    def __init__(self, problem: Problem, stop: Stop, seed: Any, deadline: Deadline) -> None:
+        self.problem = problem
+        self.sweeps = Sweeps(problem, stop, History(), None, seed, deadline)
+        self.duals = self.sweeps.duals
+        self.queue = self.sweeps.queue
+        self.random = self.sweeps.random
+
+    @property
+    def progress(self) -> Progress:
+        return self.sweeps.progress
+
+    @property
+    def field(self) -> Any:
+        return self.sweeps.field
+
+    def products(self) -> tuple[float, float]:
+        return self.sweeps.products()
+
+    def blocks(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        sweeps = self.sweeps
+        frozen = sweeps.frozen()
+        for rows in row_blocks(self.problem.n_patterns, sweeps.block):
+            patterns = np.ascontiguousarray(sweeps.everyone[rows])
+            scores = sweeps.scores(patterns, rows, frozen)
+            yield patterns, scores, (frozen.constant * frozen.scale).astype(scores.dtype)
+
+    def restore(self, moved: np.ndarray, begin: int, end: int, zeroing: bool) -> None:
+        restore(self.field, self.duals, moved, begin, end, zeroing)
+
+    def passes(self, end: int, most: int) -> None:
+        self.sweeps.passes(end, -1.0, most, 0.0)
+
+    def settle(self, stop: Stop) -> Solution:
+        """Solve the static problem from where it stands; the state is the solution after."""
+        sweeps = self.sweeps
+        before = sweeps.progress
+        sweeps.progress = Progress(self.problem, stop, History(), sweeps.support, before.deadline)
+        sweeps.is_cold = before.steps == 0
+        sweeps.progress.iterations = before.iterations
+        sweeps.progress.steps = before.steps
+        return sweeps.run()
+
+    def support(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.sweeps.support()
+
+    def load(self, support: np.ndarray, tau: np.ndarray) -> None:
+        self.duals.tau[:] = 0.0
+        self.duals.tau[support] = tau
+        self.duals.n_active[:] = 0
+        self.sweeps.refresh()
+
+
+class _KernelStage:
+    """Scores of all patterns for all prototypes, kernel rows in bounded memory."""
+
+    def __init__(
+        self, problem: Problem, stop: Stop, seed: Any, deadline: Deadline, cache_mb: float
+    ) -> None:
+        self.problem = problem
+        self.seed = seed
+        self.cache_mb = cache_mb
+        self.set = WorkingSet(problem, stop, History(), None, seed, cache_mb, deadline)
+        self.set.first = np.arange(problem.n_patterns)
+        self.set.prepare(np.float32 if stop.tol >= 1e-4 else np.float64)
+        self.random = self.set.random
+
+    @property
+    def duals(self) -> Any:
+        # the working set copies the assignment; the problem's own is the one that counts
+        return self.set.duals._replace(own=self.problem.own)
+
+    @property
+    def queue(self) -> np.ndarray:
+        return self.set.queue
+
+    @property
+    def progress(self) -> Progress:
+        return self.set.progress
+
+    @property
+    def field(self) -> Any:
+        pool = self.set.pool
+        return KernelField(pool.rows, pool.slot, self.set.F, len(pool.ids), pool.used, pool.tick)
+
+    def products(self) -> tuple[float, float]:
+        return max(float((self.set.duals.tau * self.set.F.T).sum()), 0.0), 0.0
+
+    def blocks(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        F = self.set.F
+        yield self.set.everyone, F, np.zeros(len(F), dtype=F.dtype)
+
+    def restore(self, moved: np.ndarray, begin: int, end: int, zeroing: bool) -> None:
+        while begin < end:
+            begin = restore(self.field, self.duals, moved, begin, end, zeroing)
+            if begin < end:
+                self.set.pool.fetch(np.unique(moved[begin : begin + 64, 0][: end - begin]))
+
+    def passes(self, end: int, most: int) -> None:
+        self.set.duals.own[:] = self.problem.own
+        for _ in range(most):
+            end, _ = self.set.screen()
+            if end == 0 or self.progress.why_stop():
+                break
+            self.set.visit(end, 0.0)
+
+    def settle(self, stop: Stop) -> Solution:
+        tau = self.set.duals.tau
+        progress = self.progress
+        solution = solve_kernel(
+            self.problem, stop, History(), tau, self.seed, self.cache_mb, progress.deadline
+        )
+        progress.iterations += solution.iterations
+        solution.iterations = progress.iterations
+        if progress.deadline.why_end() is None:
+            self.load(solution.support, solution.tau)
+        return solution
+
+    def support(self) -> tuple[np.ndarray, np.ndarray]:
+        self.set.duals.own[:] = self.problem.own
+        return self.set.support()
+
+    def load(self, support: np.ndarray, tau: np.ndarray) -> None:
+        duals = self.set.duals
+        duals.own[:] = self.problem.own
+        duals.tau[:] = 0.0
+        duals.tau[support] = tau
+        duals.n_active[:] = 0
+        self.set.refresh()
+
+
+# -- the alternation ---------------------------------------------------------------------------
+
+
+class _Alternation:
+    def __init__(
+        self,
+        problem: Problem,
+        stop: Stop,
+        history: History,
+        schedule: Schedule | None,
+        seed: Any,
+        cache_mb: float,
+        deadline: Deadline | None,
+    ) -> None:
+        n = problem.n_patterns
+        self.problem = problem
+        self.stop = stop
+        self.history = history
+        self.schedule = schedule
+        self.deadline = Deadline(stop) if deadline is None else deadline
+        self.stage: _LinearStage | _KernelStage
+        if problem.kernel.is_linear:
+            self.stage = _LinearStage(problem, stop, seed, self.deadline)
+        else:
+            self.stage = _KernelStage(problem, stop, seed, self.deadline, cache_mb)
+        n_classes = int(problem.prototype_class[-1]) + 1
+        self.first = np.searchsorted(problem.prototype_class, np.arange(n_classes + 1))
+        self.winner = np.empty(n, dtype=np.int64)
+        self.moved = np.empty((n, 2), dtype=np.int64)
+        self.best_energy = np.inf
+        self.best_own = problem.own.copy()
+        self.snapshot: tuple[float, np.ndarray, np.ndarray, np.ndarray] | None = None
+        self.snapshot_at = 0.0
+
+    # -- one step ----------------------------------------------------------------------------
+
+    def step(self, temperature: float, zeroing: bool = False) -> tuple[int, int]:
+        """Note the energy, reassign, restore, screen; (examples changed, length of the queue).
+
+        A temperature below 0 leaves the assignment alone.
+        """
+        stage = self.stage
+        duals = stage.duals
+        totals, sums = np.zeros(5), empty_totals()
+        norm2, cross = stage.products()
+        moved = queued = 0
+        for patterns, scores, shift in stage.blocks():
+            end = reassign(
+                scores,
+                shift,
+                patterns,
+                duals,
+                self.first,
+                float(temperature),
+                float(self.stop.tol),
+                stage.random,
+                self.winner,
+                self.moved,
+                moved,
+                totals,
+            )
+            stage.restore(self.moved, moved, end, zeroing)
+            moved = end
+            queued = int(screen(scores, shift, patterns, duals, stage.queue, queued, 0.0, sums))
+        changed = int(totals[MOVED])
+        self.energy_now = 0.5 * norm2 + totals[BEST_LOSS]
+        self.static_now = 0.5 * norm2 + totals[OWN_LOSS]
+        self.drawn_now = 0.5 * norm2 + totals[DRAWN_LOSS]
+        if self.energy_now < self.best_energy:
+            self.best_energy = self.energy_now
+            self.best_own = self.winner.copy()
+        self.note(temperature, norm2, float(totals[OWN_WEIGHT]) - cross, changed, queued)
+        return changed, queued
+
+    def note(
+        self,
+        temperature: float,
+        norm2: float,
+        own: float,
+        changed: int,
+        queued: int,
+    ) -> None:
+        """One line of the history; watchers see the model of this moment."""
+        progress = self.stage.progress
+        primal, dual = self.static_now, own - 0.5 * norm2
+        relative = max(primal - dual, 0.0) / primal if primal > 0.0 else 0.0
+        check = OuterCheck(
+            self.deadline.seconds,
+            progress.iterations,
+            primal,
+            dual,
+            relative,
+            queued,
+            progress.steps,
+            max(temperature, 0.0),
+            self.energy_now,
+            changed,
+        )
+        try:
+            if self.history.record(check, self.stage.support):
+                self.deadline.interrupted = True
+        except KeyboardInterrupt:
+            self.deadline.interrupted = True
+
+    def keep_snapshot(self) -> None:
+        """A copy of the dual point now and then, for a fit that has to end early."""
+        now = self.deadline.seconds
+        if now - self.snapshot_at < _SNAPSHOT_SECONDS:
+            return
+        self.snapshot_at = now
+        if self.snapshot is None or self.energy_now < self.snapshot[0]:
+            support, tau = self.stage.support()
+            self.snapshot = (self.energy_now, self.problem.own.copy(), support, tau.copy())
+
+    # -- the run -----------------------------------------------------------------------------
+
+    def static(self) -> PrototypeSolution:
+        try:
+            return self.closed(self.stage.settle(self.stop))
+        except OutOfTimeError:
+            return self.interrupted(self.deadline.why_end() or "max_time")
+
+    def run(self) -> PrototypeSolution:
+        try:
+            reason = None
+            if self.schedule is not None:
+                reason = self.anneal() or self.cool()
+            if reason is not None:
+                return self.interrupted(reason)
+            found = self.greedy(_ROUNDS if self.schedule is None else _LAST_ROUNDS)
+            if found.energy is not None and self.is_worse_than_seen(found.energy.value):
+                self.go_to(self.best_own)
+                again = self.greedy(_LAST_ROUNDS)
+                if again.energy is not None and again.energy.value < found.energy.value:
+                    return again
+                self.problem.own[:] = found.own
+            return found
+        except OutOfTimeError:
+            return self.interrupted(self.deadline.why_end() or "max_time")
+
+    def is_worse_than_seen(self, value: float) -> bool:
+        no_reason = self.stage.progress.why_stop() is None
+        return no_reason and self.best_energy < value * (1.0 - 2.0 * self.stop.tol)
+
+    def anneal(self) -> str | None:
+        """Draw and descend at every temperature; the reason to end early, if there is one."""
+        schedule, stage = self.schedule, self.stage
+        assert schedule is not None
+        sweeps = schedule.sweeps or _MOST_SWEEPS
+        for _ in range(2):  # the initial assignment has its say before the first draw
+            _, queued = self.step(_KEEP)
+            stage.passes(queued, sweeps)
+        for temperature in schedule.temperatures:
+            _, queued = self.step(temperature, schedule.zeroing)
+            if schedule.sweeps:
+                stage.passes(queued, schedule.sweeps)
+            else:
+                self.descend_below(queued)
+            self.keep_snapshot()
+            reason = stage.progress.why_stop()
+            if reason is not None:
+                return reason
+        return None
+
+    def descend_below(self, queued: int) -> None:
+        """Passes until the energy is below that of the draw with the old prototypes (A15)."""
+        drawn = self.drawn_now
+        for _ in range(_MOST_SWEEPS):
+            self.stage.passes(queued, 1)
+            _, queued = self.step(_KEEP)
+            gap = self.history.checks.pop().relative_gap
+            if self.static_now < drawn or gap <= self.stop.tol or queued == 0:
+                break
+            if self.stage.progress.why_stop() is not None:
+                break
+
+    def go_to(self, own: np.ndarray) -> None:
+        """Another assignment, the weights of the examples transferred."""
+        present = self.problem.own
+        at = np.flatnonzero(own != present)
+        duals = self.stage.duals
+        weight = duals.tau[at, present[at]]
+        duals.tau[at, present[at]] = 0.0
+        duals.tau[at, own[at]] = weight
+        self.problem.own[at] = own[at]
+        support, tau = self.stage.support()
+        self.stage.load(support, tau)
+
+    def cool(self) -> str | None:
+        """Temperature zero with a few passes in between: nearly all that greedy rounds would do."""
+        assert self.schedule is not None
+        sweeps = self.schedule.sweeps or _MOST_SWEEPS
+        enough = self.problem.n_patterns // _FEW
+        for _ in range(_COLD_STEPS):
+            changed, queued = self.step(_GREEDY)
+            self.stage.passes(queued, sweeps)
+            reason = self.stage.progress.why_stop()
+            if changed <= enough or reason is not None:
+                return reason
+        return None
+
+    def greedy(self, rounds: int = _ROUNDS) -> PrototypeSolution:
+        """A14: static problems, each solved closer, until no reassignment improves."""
+        tol = self.stop.tol if self.schedule is not None else max(self.stop.tol, _ROUGH_TOL)
+        self.step(_GREEDY)
+        for _ in range(rounds):
+            solution = self.stage.settle(replace(self.stop, tol=tol))
+            if self.stage.progress.why_stop() is not None or solution.status != "converged":
+                break
+            changed, _ = self.step(_GREEDY)
+            self.keep_snapshot()
+            if changed == 0 and tol == self.stop.tol:
+                break
+            tol = max(self.stop.tol, _CLOSER * tol if changed else self.stop.tol)
+        else:
+            solution = self.stage.settle(self.stop)
+        return self.closed(solution)
+
+    # -- the end -----------------------------------------------------------------------------
+
+    def closed(self, solution: Solution) -> PrototypeSolution:
+        """With the whole energy, as far as the time allows."""
+        progress = self.stage.progress
+        judgement = solution.judgement
+        found = None
+        is_known = self.problem.is_hard or not np.isinf(judgement.certificate.relative_gap)
+        if is_known and progress.can_judge(len(solution.support)):
+            found = energy(
+                self.problem, solution.support, solution.tau, judgement.norm2, judgement.scale
+            )
+        certificate = judgement.certificate
+        self.history.checks.append(
+            OuterCheck(
+                self.deadline.seconds,
+                solution.iterations,
+                certificate.primal,
+                certificate.dual,
+                certificate.relative_gap,
+                len(solution.support),
+                progress.steps,
+                0.0,
+                np.nan if found is None else found.value,
+                0,
+            )
+        )
+        is_stationary = (
+            found is not None
+            and solution.status == "converged"
+            and found.excess <= 2.0 * self.stop.tol
+        )
+        solution.history = self.history
+        return PrototypeSolution(solution, self.problem.own.copy(), found, is_stationary)
+
+    def interrupted(self, reason: str) -> PrototypeSolution:
+        """The better of the present point and the last snapshot, with its certificate."""
+        progress = self.stage.progress
+        if self.snapshot is not None and self.snapshot[0] < self.energy_now:
+            _, own, support, tau = self.snapshot
+            self.problem.own[:] = own
+        else:
+            support, tau = self.stage.support()
+        quiet = Progress(self.problem, self.stop, History(), self.stage.support, self.deadline)
+        quiet.iterations, quiet.steps = progress.iterations, progress.steps
+        return self.closed(quiet.finish(reason, support, tau))
