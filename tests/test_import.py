@@ -22,6 +22,7 @@ ORDER = [
     {"solvers", "_callbacks"},
     {"outcome", "classifier"},
     {"estimators", "multi_prototype"},
+    {"multi_prototype_cv", "plots"},
     {"demo"},
 ]
 RANK = {name: rank for rank, row in enumerate(ORDER) for name in row}

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from polymargin.machines import MACHINES as MACHINES
     from polymargin.machines import Machine as Machine
     from polymargin.multi_prototype import MultiPrototypeSVC as MultiPrototypeSVC
+    from polymargin.multi_prototype_cv import MultiPrototypeSVCCV as MultiPrototypeSVCCV
 
 __version__ = "0.1.0"
 
@@ -29,6 +30,7 @@ _HOME = {
     "MACHINES": "machines",
     "Machine": "machines",
     "MultiPrototypeSVC": "multi_prototype",
+    "MultiPrototypeSVCCV": "multi_prototype_cv",
     "MulticlassSVC": "estimators",
     "NotSeparableWarning": "exceptions",
 }
