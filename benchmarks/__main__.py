@@ -1,4 +1,4 @@
-"""The command line: ``python -m benchmarks [linear|rbf|covtype|all] [--quick] [--repeat N]``."""
+"""The command line: ``python -m benchmarks [NAME|all] [--quick] [--repeat N]``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[list[str], Options]:
     """Names of the benchmarks to run, and how."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
-        description="Speed and memory of polymargin beside liblinear and LIBSVM, on one thread.",
+        description="Speed, memory and accuracy of polymargin beside liblinear, LIBSVM and "
+        "published values, on one thread.",
         epilog="The data sets are read from the directory named by POLYMARGIN_DATA_DIR "
         "(see benchmarks/README.md); rows whose set is absent are skipped.",
     )

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 __all__ = ["Bars", "Lines", "Panel", "draw", "is_available"]
 
@@ -19,6 +19,12 @@ _COLOURS = ("#0072B2", "#E69F00", "#009E73")
 _HATCHES = ("", "//", "..")
 _MARKERS = ("o", "s", "^")
 _GROUP_WIDTH = 0.8
+_MOST_SIDE_BY_SIDE = 3
+_MOST_LEVEL_LABELS = 2
+# above the bars, as a part of the height
+_LEGEND_ROOM = 0.1
+# between points of different series at the same x, so that none hides another
+_SHIFT = 1.05
 
 
 @dataclass(frozen=True)
@@ -35,7 +41,11 @@ class Bars:
 
 @dataclass(frozen=True)
 class Lines:
-    """Measured lines over x (logarithmic), and limits that they should stay below."""
+    """Measured lines over x (logarithmic), and limits that they should stay below.
+
+    ``whiskers`` are the ends (low, high) of bars through the points of a series; without
+    ``joined`` only the points are drawn, a little apart.
+    """
 
     title: str
     x_label: str
@@ -43,6 +53,9 @@ class Lines:
     x: Sequence[float]
     series: Mapping[str, Sequence[float]]
     limits: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    whiskers: Mapping[str, Sequence[tuple[float, float]]] = field(default_factory=dict)
+    y_axis: Literal["from zero", "log", "free"] = "from zero"
+    joined: bool = True
 
 
 Panel = Bars | Lines
@@ -54,12 +67,18 @@ def is_available() -> bool:
 
 
 def draw(title: str, panels: Sequence[Panel], path: Path) -> None:
-    """Draw the panels side by side into a PNG file."""
+    """Draw the panels into a PNG file, side by side; more than three go into two columns."""
     figure_module: Any = importlib.import_module("matplotlib.figure")
-    width = sum(max(5.0, 1.0 * len(p.groups)) if isinstance(p, Bars) else 5.5 for p in panels)
-    figure = figure_module.Figure(figsize=(width, 4.8), layout="constrained")
+    n_columns = len(panels) if len(panels) <= _MOST_SIDE_BY_SIDE else 2
+    n_rows = -(-len(panels) // n_columns)
+    widths = [max(5.0, 1.0 * len(p.groups)) if isinstance(p, Bars) else 5.5 for p in panels]
+    width = max(sum(widths[k : k + n_columns]) for k in range(0, len(panels), n_columns))
+    figure = figure_module.Figure(figsize=(width, 4.8 * n_rows), layout="constrained")
     figure.suptitle(title)
-    for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+    places = figure.subplots(n_rows, n_columns, squeeze=False).ravel()
+    for axes in places[len(panels) :]:
+        axes.remove()
+    for axes, panel in zip(places, panels, strict=False):
         if isinstance(panel, Bars):
             _draw_bars(axes, panel)
         else:
@@ -69,7 +88,6 @@ def draw(title: str, panels: Sequence[Panel], path: Path) -> None:
         axes.set_ylabel(panel.y_label)
         axes.grid(axis="y", alpha=0.3)
         axes.set_axisbelow(True)
-        axes.legend(frameon=False)
     figure.savefig(path, dpi=150)
 
 
@@ -94,15 +112,58 @@ def _draw_bars(axes: Any, panel: Bars) -> None:
         )
     axes.set_yscale("log")
     axes.margins(y=0.15)
-    axes.set_xticks(list(places), panel.groups, rotation=40, ha="right", rotation_mode="anchor")
+    low, high = axes.get_ylim()
+    axes.set_ylim(top=high * (high / low) ** _LEGEND_ROOM)
+    axes.legend(frameon=False, loc="upper center", ncols=len(panel.series))
+    axes.set_xticks(list(places), panel.groups)
+    if len(panel.groups) > _MOST_LEVEL_LABELS:
+        axes.tick_params(axis="x", rotation=40)
+        for label in axes.get_xticklabels():
+            label.set(ha="right", rotation_mode="anchor")
 
 
 def _draw_lines(axes: Any, panel: Lines) -> None:
     for k, (name, values) in enumerate(panel.series.items()):
-        axes.plot(panel.x, values, label=name, color=_COLOURS[k], marker=_MARKERS[k])
+        shift = 1.0 if panel.joined else _SHIFT ** (k - (len(panel.series) - 1) / 2)
+        axes.errorbar(
+            [shift * x for x in panel.x],
+            values,
+            _reach(values, panel.whiskers.get(name)),
+            label=name,
+            color=_COLOURS[k],
+            marker=_MARKERS[k],
+            linestyle="-" if panel.joined else "",
+            capsize=3,
+        )
     for name, values in panel.limits.items():
         axes.plot(panel.x, values, label=name, color="black", linestyle="--")
     axes.set_xscale("log")
     axes.set_xticks(list(panel.x), [f"{x:,.0f}" for x in panel.x])
     axes.minorticks_off()
-    axes.set_ylim(bottom=0.0)
+    axes.legend(frameon=False)
+    if panel.y_axis == "from zero":
+        axes.set_ylim(bottom=0.0)
+    elif panel.y_axis == "log":
+        _set_log_with_plain_numbers(axes)
+
+
+def _reach(
+    values: Sequence[float], ends: Sequence[tuple[float, float]] | None
+) -> list[list[float]] | None:
+    """Lengths of whiskers below and above the points."""
+    if ends is None:
+        return None
+    pairs = list(zip(values, ends, strict=True))
+    # a mean may leave the ends by a rounding
+    below = [max(value - low, 0.0) for value, (low, _) in pairs]
+    above = [max(high - value, 0.0) for value, (_, high) in pairs]
+    return [below, above]
+
+
+def _set_log_with_plain_numbers(axes: Any) -> None:
+    """Plain numbers at 1, 2, 3, 5 times powers of ten instead of exponents."""
+    ticker: Any = importlib.import_module("matplotlib.ticker")
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 3.0, 5.0)))
+    axes.yaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_locator(ticker.NullLocator())

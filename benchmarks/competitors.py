@@ -15,10 +15,18 @@ from sklearn.base import ClassifierMixin, clone
 from sklearn.svm import SVC, LinearSVC
 
 from benchmarks.data import thin
-from polymargin import MulticlassSVC
+from polymargin import MulticlassSVC, MultiPrototypeSVC
 from polymargin.certificate import linear_primal
 
-__all__ = ["liblinear", "libsvm_rbf", "ours_linear", "ours_rbf", "primal", "warm"]
+__all__ = [
+    "liblinear",
+    "libsvm_rbf",
+    "ours_linear",
+    "ours_prototypes",
+    "ours_rbf",
+    "primal",
+    "warm",
+]
 
 # Enough for the solvers to work block by block, as they do on large data.
 _WARM_ROWS = 2000
@@ -45,6 +53,18 @@ def ours_linear(C: float, seed: int, tol: float = 1e-3) -> MulticlassSVC:
 def ours_rbf(C: float, gamma: float, seed: int) -> MulticlassSVC:
     """The Gaussian machine of this package."""
     return MulticlassSVC(kernel="rbf", C=C, gamma=gamma, tol=1e-3, random_state=seed)
+
+
+def ours_prototypes(q: int, C: float, seed: int, annealing: str) -> MultiPrototypeSVC:
+    """The machine of this package with q linear prototypes per class."""
+    return MultiPrototypeSVC(
+        q,
+        C=C,
+        annealing=annealing,
+        tol=1e-3,
+        intercept_scaling=_INTERCEPT_SCALING,
+        random_state=seed,
+    )
 
 
 def libsvm_rbf(C: float, gamma: float) -> SVC:

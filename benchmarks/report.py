@@ -12,7 +12,7 @@ from benchmarks.charts import Panel, draw, is_available
 from benchmarks.machine import describe
 from benchmarks.options import Options
 
-__all__ = ["Column", "Report", "Verdict", "judged", "publish"]
+__all__ = ["Column", "Report", "Table", "Verdict", "judged", "publish"]
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,16 @@ class Column:
         """The cell as text."""
         value = row.get(self.key)
         return "-" if value is None else format(value, self.format)
+
+
+@dataclass
+class Table:
+    """A part of a report: heading, how it was measured, columns in order, one mapping per row."""
+
+    title: str
+    method: str
+    columns: Sequence[Column]
+    rows: list[dict[str, Any]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -91,6 +101,7 @@ class Report:
     columns : columns of the table, in order.
     rows : one mapping per row; keys that no column shows go into the JSON file only.
     verdicts : numbers beside their targets.
+    tables : further tables with headings, of a benchmark in several parts.
     missing : rows that were left out, with the reason.
     panels : the chart.
     """
@@ -98,11 +109,18 @@ class Report:
     name: str
     title: str
     method: str
-    columns: Sequence[Column]
+    columns: Sequence[Column] = ()
     rows: list[dict[str, Any]] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
     verdicts: list[Verdict] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     panels: list[Panel] = field(default_factory=list)
+
+    @property
+    def parts(self) -> list[Table]:
+        """All tables; the one of the report itself, if it has columns, needs no heading."""
+        own = [Table("", "", self.columns, self.rows)] if self.columns else []
+        return own + self.tables
 
     def skip(self, row: str, reason: object) -> None:
         """Leave a row out, and say so."""
@@ -111,16 +129,26 @@ class Report:
 
 
 def as_text(report: Report) -> str:
-    """The table with aligned columns, then the verdicts."""
-    cells = [[column.title for column in report.columns]]
-    cells += [[column.show(row) for column in report.columns] for row in report.rows]
+    """The tables with aligned columns, then the verdicts."""
+    lines = []
+    for table in report.parts:
+        lines += [table.title] if table.title else []
+        lines += [*_aligned(_cells(table)), ""]
+    lines += [verdict.line() for verdict in report.verdicts]
+    return "\n".join(lines)
+
+
+def _cells(table: Table) -> list[list[str]]:
+    titles = [column.title for column in table.columns]
+    return [titles, *([column.show(row) for column in table.columns] for row in table.rows)]
+
+
+def _aligned(cells: list[list[str]]) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = [
+    return [
         "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))
         for line in cells
     ]
-    lines += ["", *(verdict.line() for verdict in report.verdicts)]
-    return "\n".join(lines)
 
 
 def _markdown_table(titles: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
@@ -131,11 +159,7 @@ def _markdown_table(titles: Sequence[str], lines: Sequence[Sequence[str]]) -> st
 def as_markdown(
     report: Report, facts: Mapping[str, Any], options: Options, chart: Path | None
 ) -> str:
-    """A page: method, machine, table, verdicts, what is missing, chart."""
-    table = _markdown_table(
-        [column.title for column in report.columns],
-        [[column.show(row) for column in report.columns] for row in report.rows],
-    )
+    """A page: method, machine, tables, verdicts, what is missing, chart."""
     verdicts = _markdown_table(
         ["target", "wanted", "found", "verdict"],
         [[v.name, v.target, v.shown, v.word] for v in report.verdicts],
@@ -145,7 +169,12 @@ def as_markdown(
         parts.append("**Quick run on tiny parts of the data: the numbers mean nothing.**")
     machine = describe(dict(facts)).replace("\n", "  \n")
     parts += [f"Runs behind every median: {options.repeat}. {facts['date']}.", machine]
-    parts += [table, verdicts]
+    for table in report.parts:
+        parts += [f"## {table.title}", table.method] if table.title else []
+        titles, *lines = _cells(table)
+        parts.append(_markdown_table(titles, lines))
+    parts += ["## Verdicts"] if report.tables else []
+    parts.append(verdicts)
     if report.missing:
         parts.append("Missing rows: " + "; ".join(report.missing) + ".")
     if chart is not None:
@@ -163,6 +192,10 @@ def as_json(report: Report, facts: Mapping[str, Any], options: Options) -> str:
         "repeat": options.repeat,
         "machine": facts,
         "rows": report.rows,
+        "tables": [
+            {"title": table.title, "method": table.method, "rows": table.rows}
+            for table in report.tables
+        ],
         "verdicts": [{**asdict(verdict), "verdict": verdict.word} for verdict in report.verdicts],
         "missing": report.missing,
     }
@@ -181,7 +214,7 @@ def publish(report: Report, facts: Mapping[str, Any], options: Options) -> None:
 
 
 def _draw(report: Report, path: Path) -> Path | None:
-    if not report.rows:
+    if not any(table.rows for table in report.parts):
         return None
     if not is_available():
         print("no chart: matplotlib is not installed (pip install 'polymargin[plots]')")

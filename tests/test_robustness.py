@@ -7,8 +7,10 @@ import pytest
 import reference as ref
 from conftest import make_overlapping
 from scipy import sparse
+from sklearn.datasets import make_classification
 
-from polymargin import MulticlassSVC
+from polymargin import MulticlassSVC, MultiPrototypeSVC
+from polymargin.solvers.base import Budget
 
 STATUSES = {"converged", "max_iter", "not_separable", "stalled"}
 
@@ -112,3 +114,16 @@ def test_no_margin_with_a_definite_kernel(kernel, seed):
         model.fit(X, y)
     assert model.status_ == "not_separable"
     assert model.certificate_.primal == np.inf
+
+
+@pytest.mark.parametrize("visits", [7, 256, 1000])
+def test_bits_do_not_depend_on_the_clock(monkeypatch, visits):
+    """Compiled calls end after a budget that follows the clock; where must not matter."""
+    X, y = make_classification(150, 8, n_informative=6, n_classes=4, random_state=0)
+    reference = MulticlassSVC(random_state=0).fit(X, y)
+    many = MultiPrototypeSVC(3, random_state=0).fit(X, y)
+    monkeypatch.setattr(Budget, "visits", property(lambda self: visits))
+    np.testing.assert_array_equal(MulticlassSVC(random_state=0).fit(X, y).coef_, reference.coef_)
+    np.testing.assert_array_equal(
+        MultiPrototypeSVC(3, random_state=0).fit(X, y).prototypes_, many.prototypes_
+    )

@@ -14,6 +14,7 @@ import numpy as np
 from joblib import effective_n_jobs
 
 from polymargin._callbacks import FitReporter, with_callbacks
+from polymargin._threads import single_threaded_libraries
 from polymargin.classifier import LargeMarginClassifier
 from polymargin.exceptions import warn_user
 from polymargin.history import History
@@ -192,7 +193,8 @@ class MulticlassSVC(LargeMarginClassifier):
         attributes = self._fitted_attributes(ready.kernel, classes, X)
         reporter = FitReporter(self, X, y, sample_weight, problem, attributes)
         history = History(reporter.watchers)
-        solution = self._solve(problem, history, start)
+        with single_threaded_libraries():
+            solution = self._solve(problem, history, start)
         self._store(solution, ready.kept, reporter)
         reporter.finish()
         warn_of_outcome(solution, problem, float(self.tol))

@@ -18,6 +18,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from polymargin._callbacks import FitReporter, with_callbacks
+from polymargin._threads import single_threaded_libraries
 from polymargin.annealing import Annealing, Schedule, find_annealing
 from polymargin.classifier import LargeMarginClassifier, Prepared
 from polymargin.encoding import encode_known
@@ -303,7 +304,9 @@ class MultiPrototypeSVC(PrototypeClassifier):
                 keys,
             )
 
-        problem = self._problem(MACHINES["cs"], ready, first_assignment(0), prototype_class)
+        with single_threaded_libraries():
+            own = first_assignment(0)
+        problem = self._problem(MACHINES["cs"], ready, own, prototype_class)
         self._train(problem, ready, schedule, first_assignment, seed, sample_weight)
         return self
 
@@ -368,7 +371,7 @@ class MultiPrototypeSVC(PrototypeClassifier):
                 deadline,
             )
 
-        with deferred_interrupt(deadline):
+        with deferred_interrupt(deadline), single_threaded_libraries():
             runs = Parallel(n_jobs=n_jobs, prefer="threads")(
                 delayed(run)(restart) for restart in range(restarts)
             )
@@ -519,9 +522,10 @@ class MultiPrototypeSVC(PrototypeClassifier):
         if is_first:
             counts = count_prototypes(self.n_prototypes, known, None)
             prototype_class = np.repeat(np.arange(len(counts)), counts)
-            own = initial_assignment(
-                self._kept_init(ready), data, label, weighted, counts, [seed, 0]
-            )
+            with single_threaded_libraries():
+                own = initial_assignment(
+                    self._kept_init(ready), data, label, weighted, counts, [seed, 0]
+                )
             centre = (np.zeros((len(prototype_class), X.shape[1])), np.zeros(len(prototype_class)))
         else:
             prototype_class = self._prototype_class

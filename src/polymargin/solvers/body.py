@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 # places in the array of totals
-GAP, GAIN, STEPS, VISITS, LOSS, OWN, MARGIN = range(7)
+GAP, GAIN, STEPS, VISITS, LOSS, OWN, MARGIN, MADE, BEFORE = range(9)
 
 
 class Duals(NamedTuple):
@@ -88,8 +88,10 @@ def make_duals(problem: Problem, patterns: np.ndarray | slice, tau: np.ndarray) 
 
 def empty_totals() -> np.ndarray:
     """The array of totals of ``descend`` and ``screen``."""
-    totals = np.zeros(7)
+    totals = np.zeros(9)
     totals[MARGIN] = np.inf
+    totals[MADE] = -1.0  # no pass has begun
+    totals[BEFORE] = 1e-300  # no rate is known yet
     return totals
 
 
@@ -317,8 +319,10 @@ def descend_until(
 ) -> tuple[int, int, int]:
     """Passes over the queue in random order until the gap estimated by one is below ``target``.
 
-    ``begin > 0`` goes on with a pass that ran out of budget.  A pass that moved nothing is the
-    last one.  Of the totals, GAP is that of the last pass; the others are summed.
+    A pass that ran out of budget is gone on with at ``begin``.  A pass that moved nothing is the
+    last one.  Of the totals, GAP is that of the last pass; MADE and BEFORE carry the steps at its
+    begin and the gap of the pass before over a break, so that breaks (which depend on the clock)
+    change nothing; the others are summed.
 
     Returns
     -------
@@ -327,13 +331,13 @@ def descend_until(
     """
     passes = 0
     visited = totals[VISITS]
-    made = -1.0  # a pass that goes on after a break counts as having moved
-    before = 1e-300  # no rate is known yet
     while True:
-        if begin == 0:
+        if totals[MADE] < 0.0:
+            if totals[VISITS] - visited >= budget:
+                return 0, end, passes
             shuffle(queue, end, random)
             totals[GAP] = 0.0
-            made = totals[STEPS]
+            totals[MADE] = totals[STEPS]
         begin, end = descend(
             field,
             duals,
@@ -351,9 +355,11 @@ def descend_until(
         passes += 1
         begin = 0
         # gaps were summed as they were found: at the end of the pass they are smaller by its rate
-        expected = totals[GAP] * min(1.0, totals[GAP] / before)
-        before = max(totals[GAP], 1e-300)
-        if expected <= target or end == 0 or totals[STEPS] == made or passes >= max_passes:
+        expected = totals[GAP] * min(1.0, totals[GAP] / totals[BEFORE])
+        totals[BEFORE] = max(totals[GAP], 1e-300)
+        stands_still = totals[STEPS] == totals[MADE]
+        totals[MADE] = -1.0
+        if expected <= target or end == 0 or stands_still or passes >= max_passes:
             return end, end, passes
 
 
