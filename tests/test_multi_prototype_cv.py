@@ -170,7 +170,7 @@ def test_warm_start_is_cooler(data):
     """Later fits of a path start from the assignment before, at a lower temperature."""
     estimator = MultiPrototypeSVC(annealing=Annealing(1.0, 0.2, 0.05, 2))
     search = MultiPrototypeSVCCV(
-        (3,), Cs=(0.1, 1.0), cv=2, estimator=estimator, random_state=0
+        (3,), Cs=(0.1, 1.0), cv=2, warm_start=True, estimator=estimator, random_state=0
     ).fit(*data)
     if search.C_ == 1.0:
         assert search.history_["temperature"].max() <= 0.2
