@@ -78,14 +78,20 @@ class Annealing(BaseEstimator):
     def temperatures(self, C: float) -> np.ndarray:
         """The temperatures of all draws, in multiples of C (units of slack)."""
         self._check()
-        unit = 1.0 if self.units == "C" else 1.0 / C
-        last = _COLDEST if self.final_temperature is None else self.final_temperature * unit
-        first = float(self.initial_temperature) * unit
-        steps = 1 + int(np.floor(np.log(max(first / last, 1.0)) / -np.log1p(-self.cooling) + 1e-9))
-        return first * (1.0 - self.cooling) ** np.arange(min(steps, _MOST_STEPS))
+        unit = 0.0 if self.units == "C" else np.log(C)
+        first = np.log(float(self.initial_temperature)) - unit
+        last = np.log(_COLDEST)
+        if self.final_temperature is not None:
+            last = np.log(float(self.final_temperature)) - unit
+        rate = -np.log1p(-float(self.cooling))
+        if not np.isfinite(first):
+            return np.empty(0)  # an infinite C: nothing is ever drawn
+        steps = 1.0 + np.floor(max(first - last, 0.0) / rate + 1e-9)
+        return np.exp(first - rate * np.arange(int(min(steps, _MOST_STEPS))))
 
     def schedule(self, C: float) -> Schedule:
         """The same as the solver wants it."""
+        self._check()
         sweeps = 0 if isinstance(self.sweeps, str) else int(self.sweeps)
         return Schedule(self.temperatures(C), sweeps, self.restoration == "zeroing")
 
@@ -98,7 +104,7 @@ class Annealing(BaseEstimator):
             _check_positive("final_temperature", self.final_temperature)
         sweeps = self.sweeps
         is_count = isinstance(sweeps, numbers.Integral) and not isinstance(sweeps, bool)
-        if sweeps != "descent" and not (is_count and int(sweeps) >= 1):
+        if not (is_count and int(sweeps) >= 1) and sweeps != "descent":
             raise ValueError(
                 f"annealing: sweeps must be an integer >= 1 or 'descent', got {sweeps!r}."
             )

@@ -162,7 +162,7 @@ class LargeMarginClassifier(CallbackSupport, ClassifierMixin, BaseEstimator):
     # -- on the way out ----------------------------------------------------------------------
 
     def _check_input(self, X: Any) -> Any:
-        check_is_fitted(self)
+        check_is_fitted(self, "intercept_")  # a failed fit leaves n_features_in_ behind
         precomputed = self._kernel.name == "precomputed"
         return canonical(
             validate_named(

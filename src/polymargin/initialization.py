@@ -61,10 +61,12 @@ def count_prototypes(
     if present is not None and (counts > present).any():
         short = np.flatnonzero(counts > present)
         c = int(short[0])
-        more = f" (and {len(short) - 1} more classes)" if len(short) > 1 else ""
+        name = classes[c : c + 1].tolist()[0]
+        others = len(short) - 1
+        more = f" (and {others} more class{'es' if others > 1 else ''})" if others else ""
         warn_user(
-            f"n_prototypes: class {classes[c]!r} has {present[c]} different example(s), fewer than "
-            f"the {counts[c]} prototypes asked for; it gets {present[c]}{more}.",
+            f"n_prototypes: class {name!r} has {present[c]} different example(s), fewer than the "
+            f"{counts[c]} prototypes asked for; it gets {present[c]}{more}.",
             UserWarning,
         )
         counts[short] = present[short]

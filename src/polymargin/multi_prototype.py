@@ -379,7 +379,7 @@ class MultiPrototypeSVC(PrototypeClassifier):
         best = min(found, key=lambda one: np.inf if one.energy is None else one.energy.value)
         self._store(best, ready, reporter)
         reporter.finish()
-        warn_of_outcome(best.solution, replace(problem, own=best.own), float(self.tol))
+        warn_of_outcome(best.solution, replace(problem, own=best.own), float(self.tol), False)
         interrupted = any(one.solution.status == "interrupted" for one in found)
         if interrupted and not reporter.stopped:
             raise KeyboardInterrupt

@@ -12,8 +12,13 @@ from polymargin.solvers.base import Solution
 __all__ = ["warn_of_outcome"]
 
 
-def warn_of_outcome(solution: Solution, problem: Problem, tol: float) -> None:
-    """Warn of an unfinished solve with the gap reached, of no margin, of a collapsed model."""
+def warn_of_outcome(
+    solution: Solution, problem: Problem, tol: float, can_go_on: bool = True
+) -> None:
+    """Warn of an unfinished solve with the gap reached, of no margin, of a collapsed model.
+
+    ``can_go_on``: whether the estimator has a warm start to recommend.
+    """
     certificate = solution.judgement.certificate
     if solution.status == "not_separable":
         warn_user(
@@ -25,7 +30,8 @@ def warn_of_outcome(solution: Solution, problem: Problem, tol: float) -> None:
     elif solution.status in ("max_iter", "max_time", "stalled"):
         advice = {
             "max_iter": "Increase max_iter or tol, or scale the features.",
-            "max_time": "Increase max_time or tol, or go on with warm_start=True.",
+            "max_time": "Increase max_time or tol"
+            + (", or go on with warm_start=True." if can_go_on else "."),
             "stalled": "The arithmetic allows no further progress: increase tol, scale the "
             "features, or use a smaller C.",
         }[solution.status]

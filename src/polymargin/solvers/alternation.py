@@ -45,6 +45,7 @@ _ROUNDS, _LAST_ROUNDS = 50, 3  # greedy rounds at most, alone and after annealin
 _COLD_STEPS, _FEW = 20, 5000  # steps at temperature zero; n / 5000 changes are few
 _ROUGH_TOL, _CLOSER = 0.02, 0.5  # of the first static problem between greedy reassignments, factor
 _SNAPSHOT_SECONDS = 0.5
+_EXCHANGES = 64  # single reassignments that a tiny problem tries one by one
 _GREEDY, _KEEP = 0.0, -1.0  # temperatures: the smallest slack; no reassignment
 
 
@@ -77,8 +78,12 @@ def solve_prototypes(
     is_static : bool
         Keep the initial assignment.
     """
-    run = _Alternation(problem, stop, history, schedule, seed, cache_mb, deadline)
-    return run.static() if is_static else run.run()
+    run = _Alternation(problem, stop, history, schedule, seed, deadline)
+    try:
+        run.begin(cache_mb)
+        return run.static() if is_static else run.run()
+    except OutOfTimeError:
+        return run.interrupted(run.deadline.why_end() or "max_time")
 
 
 # -- where the scores live ---------------------------------------------------------------------
@@ -117,7 +122,9 @@ class _LinearStage:
         restore(self.field, self.duals, moved, begin, end, zeroing)
 
     def passes(self, end: int, most: int) -> None:
-        self.sweeps.passes(end, -1.0, most, 0.0)
+        left = self.progress.stop.max_iter - self.progress.iterations
+        if left > 0:
+            self.sweeps.passes(end, -1.0, min(most, left), 0.0)
 
     def settle(self, stop: Stop) -> Solution:
         """Solve the static problem from where it stands; the state is the solution after."""
@@ -228,7 +235,6 @@ class _Alternation:
         history: History,
         schedule: Schedule | None,
         seed: Any,
-        cache_mb: float,
         deadline: Deadline | None,
     ) -> None:
         n = problem.n_patterns
@@ -237,11 +243,9 @@ class _Alternation:
         self.history = history
         self.schedule = schedule
         self.deadline = Deadline(stop) if deadline is None else deadline
+        self.seed = seed
         self.stage: _LinearStage | _KernelStage
-        if problem.kernel.is_linear:
-            self.stage = _LinearStage(problem, stop, seed, self.deadline)
-        else:
-            self.stage = _KernelStage(problem, stop, seed, self.deadline, cache_mb)
+        self.has_begun = False
         n_classes = int(problem.prototype_class[-1]) + 1
         self.first = np.searchsorted(problem.prototype_class, np.arange(n_classes + 1))
         self.winner = np.empty(n, dtype=np.int64)
@@ -250,6 +254,15 @@ class _Alternation:
         self.best_own = problem.own.copy()
         self.snapshot: tuple[float, np.ndarray, np.ndarray, np.ndarray] | None = None
         self.snapshot_at = 0.0
+
+    def begin(self, cache_mb: float) -> None:
+        """Make the stage; kernel rows may take longer than there is time."""
+        problem, stop = self.problem, self.stop
+        if problem.kernel.is_linear:
+            self.stage = _LinearStage(problem, stop, self.seed, self.deadline)
+        else:
+            self.stage = _KernelStage(problem, stop, self.seed, self.deadline, cache_mb)
+        self.has_begun = True
 
     # -- one step ----------------------------------------------------------------------------
 
@@ -334,28 +347,52 @@ class _Alternation:
     # -- the run -----------------------------------------------------------------------------
 
     def static(self) -> PrototypeSolution:
-        try:
-            return self.closed(self.stage.settle(self.stop))
-        except OutOfTimeError:
-            return self.interrupted(self.deadline.why_end() or "max_time")
+        return self.closed(self.stage.settle(self.stop))
 
     def run(self) -> PrototypeSolution:
-        try:
-            reason = None
-            if self.schedule is not None:
-                reason = self.anneal() or self.cool()
-            if reason is not None:
-                return self.interrupted(reason)
-            found = self.greedy(_ROUNDS if self.schedule is None else _LAST_ROUNDS)
-            if found.energy is not None and self.is_worse_than_seen(found.energy.value):
-                self.go_to(self.best_own)
-                again = self.greedy(_LAST_ROUNDS)
-                if again.energy is not None and again.energy.value < found.energy.value:
-                    return again
-                self.problem.own[:] = found.own
+        reason = None
+        if self.schedule is not None:
+            reason = self.anneal() or self.cool()
+        if reason is not None:
+            return self.interrupted(reason)
+        found = self.greedy(_ROUNDS if self.schedule is None else _LAST_ROUNDS)
+        if found.energy is not None and self.is_worse_than_seen(found.energy.value):
+            self.go_to(self.best_own)
+            found = self.better(found, self.greedy(_LAST_ROUNDS))
+        return self.exchange(found)
+
+    def better(self, a: PrototypeSolution, b: PrototypeSolution) -> PrototypeSolution:
+        """The one of the lower energy; the problem keeps its assignment."""
+        if a.energy is not None and (b.energy is None or not b.energy.value < a.energy.value):
+            a, b = b, a
+        self.problem.own[:] = b.own
+        return b
+
+    def exchange(self, found: PrototypeSolution) -> PrototypeSolution:
+        """Tiny problems: every single reassignment with its static problem, while one improves."""
+        problem = self.problem
+        first = self.first[problem.label]
+        others = self.first[problem.label + 1] - first - 1
+        if not 0 < others.sum() <= _EXCHANGES:
             return found
-        except OutOfTimeError:
-            return self.interrupted(self.deadline.why_end() or "max_time")
+        improves = True
+        while improves and self.stage.progress.why_stop() is None:
+            improves = False
+            for i in np.flatnonzero(others):
+                for r in range(first[i], first[i] + others[i] + 1):
+                    if r == found.own[i] or found.energy is None:
+                        continue
+                    own = found.own.copy()
+                    own[i] = r
+                    self.go_to(own)
+                    other = self.closed(self.stage.settle(self.stop))
+                    last = self.history.checks.pop()
+                    enough = (1.0 - self.stop.tol) * found.energy.value
+                    if other.energy is not None and other.energy.value < enough:
+                        found, improves = other, True
+                        self.history.checks[-1] = last
+        self.problem.own[:] = found.own
+        return found
 
     def is_worse_than_seen(self, value: float) -> bool:
         no_reason = self.stage.progress.why_stop() is None
@@ -369,6 +406,9 @@ class _Alternation:
         for _ in range(2):  # the initial assignment has its say before the first draw
             _, queued = self.step(_KEEP)
             stage.passes(queued, sweeps)
+            reason = stage.progress.why_stop()
+            if reason is not None:
+                return reason
         for temperature in schedule.temperatures:
             _, queued = self.step(temperature, schedule.zeroing)
             if schedule.sweeps:
@@ -439,7 +479,13 @@ class _Alternation:
 
     def closed(self, solution: Solution) -> PrototypeSolution:
         """With the whole energy, as far as the time allows."""
-        progress = self.stage.progress
+        progress = Progress(
+            self.problem,
+            self.stop,
+            History(),
+            lambda: (solution.support, solution.tau),
+            self.deadline,
+        )
         judgement = solution.judgement
         found = None
         is_known = self.problem.is_hard or not np.isinf(judgement.certificate.relative_gap)
@@ -456,7 +502,7 @@ class _Alternation:
                 certificate.dual,
                 certificate.relative_gap,
                 len(solution.support),
-                progress.steps,
+                self.stage.progress.steps if self.has_begun else 0,
                 0.0,
                 np.nan if found is None else found.value,
                 0,
@@ -472,12 +518,14 @@ class _Alternation:
 
     def interrupted(self, reason: str) -> PrototypeSolution:
         """The better of the present point and the last snapshot, with its certificate."""
-        progress = self.stage.progress
+        support, tau = np.empty(0, dtype=np.int64), np.empty((0, self.problem.n_prototypes))
         if self.snapshot is not None and self.snapshot[0] < self.energy_now:
             _, own, support, tau = self.snapshot
             self.problem.own[:] = own
-        else:
+        elif self.has_begun:
             support, tau = self.stage.support()
-        quiet = Progress(self.problem, self.stop, History(), self.stage.support, self.deadline)
-        quiet.iterations, quiet.steps = progress.iterations, progress.steps
+        quiet = Progress(self.problem, self.stop, History(), lambda: (support, tau), self.deadline)
+        if self.has_begun:
+            before = self.stage.progress
+            quiet.iterations, quiet.steps = before.iterations, before.steps
         return self.closed(quiet.finish(reason, support, tau))

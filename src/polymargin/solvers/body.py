@@ -150,11 +150,10 @@ def descend(
     all_active = duals.active
     all_n_active = duals.n_active
     R = all_tau.shape[1]
-    F = np.empty(R)
-    slack = np.empty(R)
-    tau = np.empty(R)
-    B = np.empty(R)
-    new = np.empty(R)
+    # one allocation with wide rows: vectorised loops test how far apart their arrays lie, and
+    # separate small ones would lie differently in every process, with other bits in the sums
+    scratch = np.empty((5, max(R, 128)))
+    F, slack, tau, B, new = scratch[0], scratch[1], scratch[2], scratch[3], scratch[4]
     visits = 0
     steps = 0
     gap_sum = 0.0

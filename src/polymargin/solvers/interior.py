@@ -47,8 +47,7 @@ class Leap:
         self.left = 3
         n, R = problem.n_patterns, problem.n_prototypes
         self.cost = np.inf
-        is_plain = problem.has_one_prototype_per_class and problem.centre is None
-        if is_plain and problem.kernel_psd is not False:
+        if problem.centre is None and problem.kernel_psd is not False:
             width = problem.X.shape[1] + 1 if problem.kernel.is_linear else n
             small = width * R <= _LARGEST_ORDER and n * width <= 50_000_000
             if small and (problem.kernel.is_linear or n <= _LARGEST_GRAM):
@@ -85,13 +84,15 @@ class Leap:
         start = max(10.0 * largest, 4.0 * dual)
         tried = [start, 100.0 * start] if 1000.0 * start < whole.max() else []
         caps = [*(np.minimum(whole, c) for c in tried), whole]
+        free = problem.prototype_class[None, :] != problem.label[:, None]
+        free[np.arange(len(free)), problem.own] = True
         best: np.ndarray | None = None
         for cap in caps:
             points, iterations = central_path(
                 X,
                 problem.own,
                 cap,
-                problem.n_prototypes,
+                free,
                 0.1 * progress.stop.tol,
                 progress.why_stop,
             )
@@ -137,7 +138,7 @@ def central_path(
     X: np.ndarray,
     own: np.ndarray,
     cap: np.ndarray,
-    R: int,
+    free: np.ndarray,
     tol: float,
     why_stop: Callable[[], str | None],
 ) -> tuple[list[np.ndarray], int]:
@@ -146,9 +147,9 @@ def central_path(
     Parameters
     ----------
     X : (n, d) rows of the feature map, the constant feature included.
-    own : (n,) own prototype of each row (one prototype per class).
+    own : (n,) own prototype of each row.
     cap : (n,) finite C_i > 0.
-    R : number of prototypes.
+    free : (n, R) the variables that take part: all but other prototypes of the own class (2.2).
     tol : relative gap (P - D) / P.
     why_stop : asked once an iteration.
 
@@ -160,7 +161,7 @@ def central_path(
     """
     iterations = 0
     with np.errstate(all="ignore"):  # a step beyond the range of float64 ends the path
-        path = _Path(X, own, cap, R)
+        path = _Path(X, own, cap, free)
         while iterations < _ITERATIONS and not path.is_within(tol) and not why_stop():
             iterations += 1
             if not path.advance():
@@ -169,19 +170,20 @@ def central_path(
 
 
 class _Path:
-    def __init__(self, X: np.ndarray, own: np.ndarray, cap: np.ndarray, R: int) -> None:
-        n = len(X)
-        self.X, self.own, self.cap, self.R = X, own, cap, R
-        self.rows = np.arange(n)
+    def __init__(self, X: np.ndarray, own: np.ndarray, cap: np.ndarray, free: np.ndarray) -> None:
+        self.X, self.own, self.cap, self.R = X, own, cap, free.shape[1]
+        self.rows = np.arange(len(X))
+        self.free = free.astype(np.float64)  # variables that take no part have delta 0 and s 1
         # the centre of every simplex, with theta so high that all products are nearly equal
-        self.delta = np.repeat(cap[:, None] / R, R, axis=1)
+        self.delta = (cap / free.sum(axis=1))[:, None] * self.free
         tau = -self.delta
         tau[self.rows, own] += cap
         self.W = tau.T @ X
         F = self.scores(self.W)
         F[self.rows, own] -= 1.0
-        highest = F.max(axis=1, keepdims=True)
-        self.s = highest + max(1.0, 2.0 * float((highest - F).max())) - F
+        highest = np.where(free, F, -np.inf).max(axis=1, keepdims=True)
+        spread = 2.0 * float((self.free * (highest - F)).max())
+        self.s = np.where(free, highest + max(1.0, spread) - F, 1.0)
 
     def scores(self, W: np.ndarray) -> np.ndarray:
         return self.X @ W.T
@@ -199,19 +201,19 @@ class _Path:
         except (LinAlgError, ValueError):
             return False
         product = self.delta * self.s
-        mu = float(product.mean())
+        mu = float(product.sum() / self.free.sum())
         d_delta, d_s, _ = solve(-product)
         step = self._longest(d_delta, d_s)
-        ahead = float(((self.delta + step * d_delta) * (self.s + step * d_s)).mean())
-        centring = (ahead / mu) ** 3
-        d_delta, d_s, step_W = solve(centring * mu - product - d_delta * d_s)
+        ahead = float(((self.delta + step * d_delta) * (self.s + step * d_s)).sum())
+        centring = (ahead / (mu * self.free.sum())) ** 3
+        d_delta, d_s, step_W = solve(centring * mu * self.free - product - d_delta * d_s)
         step = min(1.0, 0.995 * self._longest(d_delta, d_s))
         if not step > 1e-8 or not np.isfinite(step_W).all():
             return False
         self.delta += step * d_delta
         self.s += step * d_s
         self.W += step * step_W
-        return bool(self.delta.min() > 0.0 and self.s.min() > 0.0)
+        return bool((self.delta > 0.0)[self.free > 0.0].all() and self.s.min() > 0.0)
 
     def _factorise(self) -> Callable[[np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]:
         X, R = self.X, self.R
@@ -238,7 +240,7 @@ class _Path:
             step_W = cho_solve(factor, right.ravel()).reshape(R, d)
             df = self.scores(step_W)
             d_theta = mean + (w * df).sum(axis=1) / total
-            d_s = d_theta[:, None] - df
+            d_s = self.free * (d_theta[:, None] - df)
             return scaled - w * d_s, d_s, step_W
 
         return solve
@@ -246,7 +248,7 @@ class _Path:
     def _longest(self, d_delta: np.ndarray, d_s: np.ndarray) -> float:
         """Largest step that keeps delta and s non-negative."""
         worst = max(
-            float((-d_delta / self.delta).max(initial=0.0)),
+            float((-d_delta / np.where(self.free, self.delta, 1.0)).max(initial=0.0)),
             float((-d_s / self.s).max(initial=0.0)),
         )
         return 1.0 if worst <= 1.0 else 1.0 / worst

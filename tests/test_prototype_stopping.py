@@ -1,0 +1,344 @@
+"""When multi-prototype fits end: budgets, Ctrl-C, restarts, seeds, threads, callbacks, messages."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+import warnings
+
+import numpy as np
+import pytest
+import reference as ref
+from conftest import make_overlapping
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import GridSearchCV
+from test_multi_prototype import check_model
+from test_stopping import PROMPT, CtrlC
+
+from polymargin import Annealing, MultiPrototypeSVC
+
+ASSIGNMENTS = ["static", "greedy", "annealed"]
+
+
+def compiled(**parameters):
+    """The same model, after a small fit: what is timed is fitting, not compiling."""
+    rng = np.random.default_rng(0)
+    model = MultiPrototypeSVC(2, **parameters)
+    warm_up = clone(model).set_params(C=1.0, tol=1e-3, max_time=None, n_restarts=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warm_up.fit(rng.normal(size=(50, 30)), np.arange(50) % 5)
+    return model
+
+
+def work(hard_work, kernel):
+    n = 10000 if kernel == "linear" else 2000
+    return hard_work.X[:n], hard_work.y[:n]
+
+
+def is_usable(model, X, status):
+    assert model.status_ == status
+    assert 0 < model.certificate_.relative_gap <= 1
+    assert model.certificate_.dual <= model.certificate_.primal
+    assert model.energy_ <= model.certificate_.primal * (1 + 1e-12)
+    assert not model.stationary_
+    assert model.predict(X[:10]).shape == (10,)
+    assert model.prototype_scores(X[:10]).shape == (10, 10)
+    assert len({len(column) for column in model.history_.values()}) == 1
+    assert model.history_["primal"][-1] == model.certificate_.primal
+
+
+# -- budgets ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+@pytest.mark.parametrize("assignment", ASSIGNMENTS)
+@pytest.mark.parametrize("max_iter", [1, 7, 60])
+def test_max_iter(kernel, assignment, max_iter):
+    X, y = make_overlapping(n=60)
+    model = MultiPrototypeSVC(
+        2, C=100, kernel=kernel, gamma=0.2, assignment=assignment, tol=1e-12, max_iter=max_iter,
+        random_state=0,
+    )  # fmt: skip
+    with pytest.warns(ConvergenceWarning, match="max_iter") as caught:
+        model.fit(X, y)
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    assert model.status_ == "max_iter"
+    assert model.certificate_.relative_gap > 1e-12
+    assert not model.stationary_
+    # a stage asks after its passes: at most those of one temperature too many
+    assert model.n_iter_ <= max_iter + 20
+    K = ref.linear(X, X, 1.0) if kernel == "linear" else ref.rbf(X, X, 0.2)
+    check_model(model, K, y, np.full(60, 100.0))
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+@pytest.mark.parametrize("assignment", ASSIGNMENTS)
+def test_max_time(hard_work, kernel, assignment):
+    X, y = work(hard_work, kernel)
+    parameters = hard_work.parameters | {"assignment": assignment, "kernel": kernel}
+    model = compiled(max_time=0.4, **parameters)
+    start = time.perf_counter()
+    with pytest.warns(ConvergenceWarning, match="max_time"):
+        model.fit(X, y)
+    assert time.perf_counter() - start < 0.4 + PROMPT
+    is_usable(model, X, "max_time")
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf", "precomputed"])
+@pytest.mark.parametrize("assignment", ASSIGNMENTS)
+@pytest.mark.parametrize("max_time", [1e-9, 1e-3])
+def test_hardly_any_time_still_gives_a_model(kernel, assignment, max_time):
+    X, y = make_overlapping(n=60)
+    given = X @ X.T if kernel == "precomputed" else X
+    model = MultiPrototypeSVC(
+        2, C=100, kernel=kernel, assignment=assignment, tol=1e-12, max_time=max_time, random_state=0
+    )
+    with pytest.warns(ConvergenceWarning, match="max_time"):
+        model.fit(given, y)
+    assert model.status_ == "max_time"
+    assert np.isfinite(model.prototype_scores(given)).all()
+    assert model.predict(given).shape == (60,)
+    assert model.assignment_.shape == (60,)
+    assert model.alive_.shape == (8,)
+    assert model.energy_ > 0
+
+
+def test_advice_names_what_exists(hard_work):
+    """A message must not recommend a parameter that this estimator does not have."""
+    X, y = hard_work.X[:500], hard_work.y[:500]
+    model = MultiPrototypeSVC(2, max_time=1e-9)
+    with pytest.warns(ConvergenceWarning) as caught:
+        model.fit(X, y)
+    text = str(caught[0].message)
+    assert "max_time" in text
+    assert "warm_start" not in text
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_time_limit_of_all_restarts(hard_work, n_jobs):
+    X, y = work(hard_work, "linear")
+    model = compiled(max_time=0.5, n_restarts=50, n_jobs=n_jobs, **hard_work.parameters)
+    start = time.perf_counter()
+    with pytest.warns(ConvergenceWarning, match="max_time"):
+        model.fit(X, y)
+    assert time.perf_counter() - start < 0.5 + PROMPT
+    is_usable(model, X, "max_time")
+
+
+def test_restarts_that_time_allows():
+    """Restarts that fit into the limit count; the best of them is kept."""
+    X, y = make_overlapping(n=300, d=8)
+    model = MultiPrototypeSVC(3, C=0.1, random_state=0)
+    one = clone(model).fit(X, y)
+    many = clone(model).set_params(n_restarts=10_000, max_time=0.4)
+    start = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        many.fit(X, y)
+    assert time.perf_counter() - start < 0.4 + PROMPT
+    assert many.energy_ <= one.energy_ * (1 + 1e-9)
+
+
+def test_enough_time_and_passes_change_nothing():
+    X, y = make_overlapping(n=60)
+    a = MultiPrototypeSVC(2, random_state=0).fit(X, y)
+    b = MultiPrototypeSVC(2, random_state=0, max_time=100.0, max_iter=10**8).fit(X, y)
+    np.testing.assert_array_equal(a.prototypes_, b.prototypes_)
+
+
+# -- Ctrl-C ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kernel", "assignment"),
+    [("linear", "annealed"), ("linear", "greedy"), ("linear", "static"), ("rbf", "annealed")],
+)
+def test_ctrl_c(hard_work, kernel, assignment):
+    X, y = work(hard_work, kernel)
+    model = compiled(kernel=kernel, assignment=assignment, **hard_work.parameters)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with CtrlC(0.4) as press, pytest.raises(KeyboardInterrupt):
+            model.fit(X, y)
+        stopped = time.perf_counter()
+        assert press.restored
+    assert stopped - press.sent < PROMPT
+    is_usable(model, X, "interrupted")
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_ctrl_c_stops_all_restarts(hard_work, n_jobs):
+    X, y = work(hard_work, "linear")
+    model = compiled(n_restarts=6, n_jobs=n_jobs, **hard_work.parameters)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with CtrlC(0.4) as press, pytest.raises(KeyboardInterrupt):
+            model.fit(X, y)
+        stopped = time.perf_counter()
+    assert stopped - press.sent < PROMPT
+    is_usable(model, X, "interrupted")
+
+
+def test_ctrl_c_stops_a_search(hard_work):
+    X, y = hard_work.X[:2000], hard_work.y[:2000]
+    model = compiled(**hard_work.parameters)
+    search = GridSearchCV(model, {"C": [100.0, 1000.0]}, cv=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with CtrlC(0.3) as press, pytest.raises(KeyboardInterrupt):
+            search.fit(X, y)
+        stopped = time.perf_counter()
+    assert stopped - press.sent < PROMPT
+
+
+def test_ctrl_c_stops_partial_fit(hard_work):
+    X, y = work(hard_work, "linear")
+    model = MultiPrototypeSVC(2).partial_fit(X[:200], y[:200])
+    model.set_params(**hard_work.parameters)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with CtrlC(0.3) as press, pytest.raises(KeyboardInterrupt):
+            model.partial_fit(X, y)
+        stopped = time.perf_counter()
+    assert stopped - press.sent < PROMPT
+    assert model.status_ == "interrupted"
+    assert model.predict(X[:10]).shape == (10,)
+
+
+# -- the same for a seed, any number of threads ----------------------------------------------------
+
+
+def same(a, b):
+    np.testing.assert_array_equal(a.assignment_, b.assignment_)
+    np.testing.assert_array_equal(a.support_, b.support_)
+    np.testing.assert_array_equal(a.dual_coef_, b.dual_coef_)
+    assert a.energy_ == b.energy_
+    assert a.certificate_ == b.certificate_
+    assert a.n_iter_ == b.n_iter_
+    for name in set(a.history_) - {"seconds"}:
+        np.testing.assert_array_equal(a.history_[name], b.history_[name])
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+@pytest.mark.parametrize("assignment", ASSIGNMENTS)
+@pytest.mark.parametrize("n_restarts", [1, 3])
+def test_threads_do_not_matter(kernel, assignment, n_restarts):
+    X, y = make_overlapping(n=80)
+    model = MultiPrototypeSVC(
+        3, kernel=kernel, assignment=assignment, n_restarts=n_restarts, random_state=5,
+        annealing=Annealing(cooling=0.2), init="random",
+    )  # fmt: skip
+    first = clone(model).fit(X, y)
+    for n_jobs in [1, 2, 3, -1]:
+        same(first, clone(model).set_params(n_jobs=n_jobs).fit(X, y))
+
+
+def test_same_seed_same_model_other_seed_other_model():
+    X, y = make_overlapping(n=80)
+    model = MultiPrototypeSVC(3, init="random", random_state=1)
+    same(clone(model).fit(X, y), clone(model).fit(X, y))
+    refitted = clone(model).fit(X, y)
+    same(refitted, clone(model).fit(X, y))
+    same(refitted.fit(X, y), clone(model).fit(X, y))
+    energies = {clone(model).set_params(random_state=s).fit(X, y).energy_ for s in range(5)}
+    assert len(energies) > 1
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf", "precomputed"])
+@pytest.mark.parametrize("tol", [1e-3, 1e-5])
+def test_where_the_data_lie_in_memory_does_not_matter(kernel, tol):
+    """The same numbers at other addresses: rounding must not depend on alignment."""
+    X, y = make_overlapping(n=120, d=6, n_classes=3)
+    given = X @ X.T if kernel == "precomputed" else X
+    model = MultiPrototypeSVC(2, kernel=kernel, init="random", tol=tol, random_state=0)
+    first = clone(model).fit(given, y)
+    for offset in range(1, 8):
+        room = np.empty(given.size + 8)
+        moved = room[offset : offset + given.size].reshape(given.shape)
+        moved[:] = given
+        same(first, clone(model).fit(moved, y))
+
+
+FRESH = """
+import numpy as np
+from polymargin import MultiPrototypeSVC
+rng = np.random.default_rng(0)
+y = np.arange(120) % 3
+X = rng.normal(size=(3, 6))[y] + rng.normal(size=(120, 6))
+for kernel, Z in [("linear", X), ("rbf", X), ("precomputed", X @ X.T)]:
+    for tol in [1e-3, 1e-5]:
+        model = MultiPrototypeSVC(2, kernel=kernel, init="random", tol=tol, random_state=0)
+        print(model.fit(Z, y).energy_.hex())
+"""
+
+
+def test_another_process_finds_the_same():
+    """Addresses of all arrays differ from process to process; the model must not."""
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-W", "ignore", "-c", FRESH]
+    found = {
+        subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=True, timeout=60
+        ).stdout
+        for _ in range(4)
+    }
+    assert len(found) == 1
+
+
+def test_random_state_objects():
+    X, y = make_overlapping(n=60)
+    a = MultiPrototypeSVC(3, random_state=np.random.RandomState(7)).fit(X, y)
+    b = MultiPrototypeSVC(3, random_state=np.random.RandomState(7)).fit(X, y)
+    same(a, b)
+    MultiPrototypeSVC(3).fit(X, y)  # no seed at all
+
+
+def test_the_generator_of_numpy_is_left_alone():
+    X, y = make_overlapping(n=60)
+    np.random.seed(3)  # noqa: NPY002
+    expected = np.random.random()  # noqa: NPY002
+    np.random.seed(3)  # noqa: NPY002
+    MultiPrototypeSVC(3, random_state=0, n_restarts=2).fit(X, y)
+    assert np.random.random() == expected  # noqa: NPY002
+
+
+def test_fits_in_threads():
+    """Several fits at once, none of them in the main thread."""
+    X, y = make_overlapping(n=80)
+    model = MultiPrototypeSVC(2, n_restarts=2, n_jobs=2, random_state=0)
+    expected = clone(model).fit(X, y)
+    found = [None] * 4
+
+    def fit(k):
+        found[k] = clone(model).fit(X, y)
+
+    threads = [threading.Thread(target=fit, args=(k,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    for one in found:
+        same(one, expected)
+
+
+# -- what is printed, who watches ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_restarts", [1, 2])
+def test_verbose(capfd, n_restarts):
+    X, y = make_overlapping(n=60)
+    model = MultiPrototypeSVC(2, n_restarts=n_restarts, n_jobs=2, random_state=0)
+    clone(model).fit(X, y)
+    capfd.readouterr()
+    clone(model).fit(X, y)
+    silent = capfd.readouterr()
+    assert silent.out + silent.err == ""
+    loud = clone(model).set_params(verbose=1).fit(X, y)
+    lines = "".join(capfd.readouterr()).splitlines()
+    lines = [line for line in lines if line.strip()]
+    assert len(lines) >= len(loud.history_["energy"]) - 1
+    assert all("energy" in line and "temperature" in line for line in lines)
