@@ -464,7 +464,10 @@ class _Alternation:
         self.step(_GREEDY)
         for _ in range(rounds):
             solution = self.stage.settle(replace(self.stop, tol=tol))
-            if self.stage.progress.why_stop() is not None or solution.status != "converged":
+            reason = self.stage.progress.why_stop()
+            if reason is not None and solution.judgement.certificate.relative_gap > self.stop.tol:
+                solution.status = reason  # solved as closely as this round asked, not as the user
+            if reason is not None or solution.status != "converged":
                 break
             changed, _ = self.step(_GREEDY)
             self.keep_snapshot()

@@ -306,7 +306,7 @@ class Budget:
 
     @property
     def visits(self) -> int:
-        return max(256, int(1.5e8 / self.rate))
+        return max(256, int(0.8e8 / self.rate))
 
     def learn(self, seconds: float, visits: float) -> None:
         if visits > 2000:
