@@ -13,6 +13,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.svm import SVC, LinearSVC
 
 from polymargin.estimators import MulticlassSVC
+from polymargin.multi_prototype import MultiPrototypeSVC
 
 __all__ = ["main"]
 
@@ -28,6 +29,8 @@ def _timed(work: Any, repeats: int = 1) -> tuple[float, Any]:
 
 def _model_bytes(model: Any) -> int:
     """What prediction needs: coefficients of a linear model, support vectors of a kernel one."""
+    if hasattr(model, "prototypes_"):
+        return int(model.prototypes_.nbytes + model.intercept_.nbytes)
     if getattr(model, "kernel", "linear") == "linear":
         return int(model.coef_.nbytes + model.intercept_.nbytes)
     return int(model.support_vectors_.nbytes + np.asarray(model.dual_coef_).nbytes)
@@ -61,12 +64,15 @@ def main() -> None:
         f"{'model':<42}{'error %':>8}{'gap':>10}{'kB':>10}{'fit ms':>10}{'us/predict':>12}\n"
         + "-" * 92
     )
+    MultiPrototypeSVC(2, random_state=0).fit(data[0][::10], data[2][::10])
     linear = MulticlassSVC(C=0.1, random_state=0)
+    prototypes = MultiPrototypeSVC(5, C=0.3, random_state=0)
     kernel = MulticlassSVC(kernel="rbf", C=10.0, random_state=0)
     rows: list[tuple[str, Any]] = [
         ("polymargin Crammer-Singer, linear", linear),
         ("LinearSVC(crammer_singer)", LinearSVC(multi_class="crammer_singer", C=0.1)),
         ("LinearSVC (one-vs-rest)", LinearSVC(C=0.1)),
+        ("polymargin, 5 linear prototypes per class", prototypes),
         ("polymargin Crammer-Singer, RBF", kernel),
         ("SVC, RBF (one-vs-one)", SVC(C=10.0)),
     ]
@@ -79,6 +85,11 @@ def main() -> None:
         f"{100 * certificate.relative_gap:.3f} % above it ({linear.status_} after "
         f"{linear.n_iter_} passes, {len(pickle.dumps(linear)) / 1024:.0f} kB pickled with its "
         f"{len(linear.support_)} support vectors)."
+    )
+    print(
+        f"Multi-prototype model: energy {prototypes.energy_:.6g}, {prototypes.alive_.sum()} of "
+        f"{len(prototypes.alive_)} prototypes win training images; no reassignment improves: "
+        f"{'yes' if prototypes.stationary_ else 'no'}."
     )
 
 
