@@ -126,7 +126,7 @@ PRESETS: dict[str, Annealing] = {
     # short and warm enough to leave the initial assignment where that pays; chosen by validation
     "default": Annealing(),
     # lowest energy
-    "thorough": Annealing(2.0, 0.03, 0.005, 2, "transfer", "C"),
+    "thorough": Annealing(2.0, 0.02, 0.005, 2, "transfer", "C"),
     # as published
     "paper": Annealing(10.0, 0.05, None, "descent", "zeroing", "absolute"),
 }

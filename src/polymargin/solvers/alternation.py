@@ -81,7 +81,8 @@ def solve_prototypes(
     run = _Alternation(problem, stop, history, schedule, seed, deadline)
     try:
         run.begin(cache_mb)
-        return run.static() if is_static else run.run()
+        # one prototype per class: nothing to assign
+        return run.static() if is_static or problem.has_one_prototype_per_class else run.run()
     except OutOfTimeError:
         return run.interrupted(run.deadline.why_end() or "max_time")
 
