@@ -23,6 +23,7 @@ from polymargin.outcome import warn_of_outcome
 from polymargin.problem import Problem
 from polymargin.scoring import linear_scores
 from polymargin.solvers.base import Solution
+from polymargin.verdict import signed_start
 
 __all__ = ["MulticlassSVC"]
 
@@ -126,6 +127,8 @@ class MulticlassSVC(LargeMarginClassifier):
     True
     """
 
+    _knows_free_intercept = True
+
     def __init__(
         self,
         machine: str | Machine = "cs",
@@ -223,6 +226,8 @@ class MulticlassSVC(LargeMarginClassifier):
         full = np.zeros((n, len(classes)))
         full[self.support_] = self.dual_coef_
         tau = full[kept]
+        if problem.machine.step != 0 or problem.has_free_bias:
+            return signed_start(problem, tau)
         rows = np.arange(len(kept))
         # rows whose label changed would not be feasible: they start at zero
         own = tau[rows, problem.own]
@@ -236,6 +241,10 @@ class MulticlassSVC(LargeMarginClassifier):
 
     def _solve(self, problem: Problem, history: History, start: np.ndarray | None) -> Solution:
         stop, seed = self._stop(), self._seed()
+        if problem.machine.step != 0 or problem.has_free_bias:
+            from polymargin.solvers.descent import solve_machine
+
+            return solve_machine(problem, stop, history, start, seed, float(self.cache_mb))
         if problem.kernel.is_linear:
             from polymargin.solvers.sweeps import solve_linear
 
@@ -289,6 +298,9 @@ class MulticlassSVC(LargeMarginClassifier):
         for name, value in attributes.items():
             setattr(self, name, value)
         self.certificate_ = judgement.certificate
+        self.__dict__.pop("bias_is_unique_", None)
+        if judgement.bias_is_unique is not None:
+            self.bias_is_unique_ = judgement.bias_is_unique
         self.status_ = solution.status
         self.history_ = solution.history.as_arrays()
         self.n_iter_ = max(1, solution.iterations)
