@@ -182,6 +182,7 @@ def quadratic_bias(
         step -= step.mean()
         length, fall = 1.0, float(gradient @ step)
         if -fall <= 1e-13 * value:
+            b = b + step  # the value is flat here; the last step is exact on its quadratic piece
             break
         while length > 1e-10:
             found = _quadratic_model(lack, own, cap, b + length * step)

@@ -350,11 +350,13 @@ class _Landmarks:
         return kernel.block(_as_float64(problem.X[rows]), self.rows, a, b)
 
 
-def certify(primal: float, dual: float, kernel_psd: bool | None) -> Certificate:
+def certify(
+    primal: float, dual: float, kernel_psd: bool | None, rounding: float = 0.0
+) -> Certificate:
     """A certificate from two values; a gap below zero beyond rounding is an error (19.5)."""
     gap = primal - dual
     if gap < 0.0:
-        if gap < -1e-9 * abs(primal) and kernel_psd is True:
+        if gap < -max(1e-9 * abs(primal), rounding) and kernel_psd is True:
             raise FloatingPointError(f"negative duality gap {gap:.3e} at primal {primal:.6e}")
         gap = 0.0
     relative = gap / primal if 0.0 < primal < np.inf else (np.inf if primal == np.inf else 0.0)

@@ -12,8 +12,10 @@ from typing import Any
 
 import numpy as np
 from joblib import effective_n_jobs
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
 from polymargin._callbacks import FitReporter, with_callbacks
+from polymargin.biases import pair_margins
 from polymargin.classifier import LargeMarginClassifier
 from polymargin.exceptions import warn_user
 from polymargin.history import History
@@ -270,6 +272,8 @@ class MulticlassSVC(LargeMarginClassifier):
             }
             if kernel.name == "precomputed":
                 found["support_vectors_"] = np.empty((0, 0))
+                among = X[np.ix_(support, support)].astype(np.float64)
+                found["_prototype_gram"] = tau.T @ (among @ tau)
             else:
                 found["support_vectors_"] = X[support]
             if W is not None:
@@ -304,6 +308,92 @@ class MulticlassSVC(LargeMarginClassifier):
         self.status_ = solution.status
         self.history_ = solution.history.as_arrays()
         self.n_iter_ = max(1, solution.iterations)
+
+    # -- slacks and margins ------------------------------------------------------------------
+
+    def _labelled_scores(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+        """(n, n_classes) scores of sum zero, or with their differences right, and class numbers."""
+        X = self._check_input(X)
+        y = column_or_1d(y)
+        check_consistent_length(X, y)
+        known = np.isin(y, self.classes_)
+        if not known.all():
+            raise ValueError(
+                f"y has labels that the model does not know ({y[~known][0]!r} is the first); "
+                f"it was trained on {list(self.classes_)}."
+            )
+        scores = self._class_scores(X)
+        if scores.shape[1] == 1:
+            scores = np.concatenate([-0.5 * scores, 0.5 * scores], axis=1)
+        return scores, np.searchsorted(self.classes_, y)
+
+    def slacks(self, X: Any, y: Any) -> np.ndarray:
+        """What every example lacks to the margins that the machine asks for.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes), or (n_samples,) where a pattern has one slack
+            xi_ik; machines without a constraint for the own class have zeros there.  Those of
+            "msvm2" are the cheapest ones and may be negative.
+        """
+        check_is_fitted(self)
+        scores, own = self._labelled_scores(X, y)
+        return find_machine(self.machine).slacks(scores, own)
+
+    def margins(self, X: Any, y: Any) -> np.ndarray:
+        """Geometrical margins between classes (9.1), for examples that are classified correctly.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+
+        Returns
+        -------
+        ndarray of shape (n_classes, n_classes)
+            Entry (k, l) is the smallest |h_k - h_l| over the examples of classes k and l, divided
+            by the norm of w_k - w_l in the feature space of the kernel (a penalised intercept's
+            constant not counted); infinite on the diagonal and where there is no example.
+        """
+        check_is_fitted(self)
+        scores, own = self._labelled_scores(X, y)
+        rows = np.arange(len(own))
+        rivals = scores.copy()
+        rivals[rows, own] = -np.inf
+        wrong = int((scores[rows, own] <= rivals.max(axis=1)).sum())
+        if wrong:
+            raise ValueError(
+                f"y: {wrong} of {len(own)} examples are not classified correctly, so X and y have "
+                "no geometrical margins under this model; leave them out."
+            )
+        lead = pair_margins(scores, own)
+        return np.asarray(np.minimum(lead, lead.T) / self._prototype_distances())
+
+    def _prototype_distances(self) -> np.ndarray:
+        """||w_k - w_l||, infinite on the diagonal where a margin has no meaning."""
+        if self._kernel.is_linear:
+            W = (
+                self.coef_
+                if len(self.classes_) > 2
+                else np.concatenate([0 * self.coef_, self.coef_])
+            )
+            G = W @ W.T
+        elif self._kernel.name == "precomputed":
+            G = self._prototype_gram
+        else:
+            plain = self._landmark_model()
+            G = self.dual_coef_.T @ (
+                plain.scores(self.support_vectors_, np.float64, 1) - self.intercept_
+            )
+        square = np.diag(G)[:, None] + np.diag(G)[None, :] - G - G.T
+        distance = np.sqrt(np.maximum(square, 0.0))
+        np.fill_diagonal(distance, 1.0)
+        return distance
 
     # -- predict -----------------------------------------------------------------------------
 

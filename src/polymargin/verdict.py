@@ -67,6 +67,12 @@ def judge_machine(
         scores[rows] = source.block(rows).T
 
     run_blocks(look, problem.n_patterns, source.block_size, problem.n_jobs)
+    W, intercept = source.W, source.intercept
+    if not machine.K1:
+        # absolute margins need scores that sum to zero to the last digit
+        scores -= scores.mean(axis=1, keepdims=True)
+        intercept = intercept - intercept.mean()
+        W = None if W is None else W - W.mean(axis=0)
     norm2 = source.norm2
     if not problem.kernel.is_linear:
         norm2 = float((T * scores[support]).sum())
@@ -80,7 +86,10 @@ def judge_machine(
     if np.isnan(norm2) or np.isnan(scores).any():
         raise ValueError("kernel: its values overflow on these data; scale the features of X.")
     found = values_of(problem, scores, norm2, support, signed, T, hint)
-    certificate = certify(found.primal, found.dual, problem.kernel_psd)
+    # large coefficients that cancel leave their rounding in ||w||^2
+    weight = float((np.abs(T).T @ np.sqrt(problem.diagonal[support])).sum())
+    rounding = 1e-14 * weight * float(np.sqrt(norm2))
+    certificate = certify(found.primal, found.dual, problem.kernel_psd, rounding)
     unique = None
     if problem.has_free_bias:
         # the model's scores are known to about this much: ||M - M*||^2 <= 2 gap
@@ -90,8 +99,8 @@ def judge_machine(
         unique = bool(found.bias.width <= 1e-7 + 4.0 * known)
     return Judgement(
         certificate,
-        source.W,
-        source.intercept + found.bias.b,
+        W,
+        intercept + found.bias.b,
         found.margin,
         norm2,
         found.scale,

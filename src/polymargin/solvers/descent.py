@@ -21,6 +21,7 @@ import numpy as np
 from polymargin.certificate import Judgement, certify
 from polymargin.history import History
 from polymargin.problem import OutOfTimeError, Problem
+from polymargin.solvers.barrier import MachineLeap
 from polymargin.solvers.base import (
     Budget,
     Deadline,
@@ -43,6 +44,7 @@ from polymargin.solvers.block_body import (
     make_blocks,
 )
 from polymargin.solvers.body import shuffle
+from polymargin.solvers.polish import polished, polishing_pays
 from polymargin.solvers.stages import KernelStage, LinearStage, centred, settled
 from polymargin.verdict import Values, judge_machine, repair, values_of
 
@@ -122,6 +124,7 @@ class BlockDescent:
         self.progress = MachineProgress(problem, stop, history, self.snapshot, deadline)
         self.V = np.zeros((n, Q)) if start is None else np.array(start, dtype=np.float64)
         self.b = np.zeros(Q)
+        self.takes_all = False
         self.random = seed_state(seed)
         self.penalty = float(problem.diagonal.mean()) or 1.0
 
@@ -155,7 +158,7 @@ class BlockDescent:
     def first_set(self) -> np.ndarray:
         """Patterns to begin with: all where most get weight, else those that have it and some."""
         n = self.problem.n_patterns
-        if not self.machine.K1 or n <= 500:
+        if not self.machine.K1 or n <= 500 or self.takes_all:
             return np.arange(n)
         order = np.random.default_rng(int(self.random[0] >> np.uint64(1))).permutation(n)
         has_weight: np.ndarray = np.asarray(self.V.any(axis=1))
@@ -370,11 +373,39 @@ class BlockDescent:
             self.adopt()
         return len(new)
 
+    def polish(
+        self, support: np.ndarray, V: np.ndarray, judgement: Judgement
+    ) -> tuple[np.ndarray, np.ndarray, Judgement]:
+        """The last digits of a smooth machine, where they are cheap and the judge agrees."""
+        problem, progress = self.problem, self.progress
+        if not polishing_pays(problem, progress.stop.tol):
+            return support, V, judgement
+        found = polished(problem, self.variables())
+        if found is None:
+            return support, V, judgement
+        everyone = np.arange(problem.n_patterns)
+        progress.hint = found[1]
+        try:
+            better = progress.judged(everyone, found[0])
+        except FloatingPointError:
+            return support, V, judgement
+        if better.certificate.relative_gap > progress.stop.tol:
+            return support, V, judgement
+        support = np.flatnonzero(found[0].any(axis=1))
+        return support, found[0][support], better
+
+    def leap_to(self, V: np.ndarray, b: np.ndarray) -> None:
+        """Go on from a point that descent did not make, with every pattern in play."""
+        self.V, self.b = V, b
+        self.takes_all = True
+        self.prepare(False)
+
     # -- the run -----------------------------------------------------------------------------
 
     def run(self) -> Solution:
         progress, problem, stop = self.progress, self.problem, self.progress.stop
         idle = 0
+        leap = MachineLeap(problem, progress)
         while True:
             found, inside, scores = self.check()
             progress.hint = self.b
@@ -388,6 +419,7 @@ class BlockDescent:
                     return progress.finish("max_time", support, V)
                 judgement = progress.judged(support, V)
                 if judgement.certificate.relative_gap <= stop.tol:
+                    support, V, judgement = self.polish(support, V, judgement)
                     return progress.finish("converged", support, V, judgement)
                 idle += 1
             if is_not_separable(problem, found.dual):
@@ -395,6 +427,11 @@ class BlockDescent:
             reason = progress.why_stop()
             if reason is not None:
                 return progress.finish(reason, support, V)
+            if leap.is_worth_it():
+                point = leap.signed_point(found.dual, float(np.abs(self.blocks.V).max()))
+                if point is not None:
+                    self.leap_to(*point)
+                    continue
             grown = self.grow(scores)
             if grown:
                 inside = self.inside_scores()
