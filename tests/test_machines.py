@@ -100,12 +100,10 @@ def test_coefficients_are_balanced(machine):
     assert np.abs(model.dual_coef_.sum(axis=1)).max() < 1e-11 * total
 
 
-@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("machine", ["ww", "llw", "msvm2"])
 def test_worked_miniature(miniature, machine):
     X, y = miniature
-    value = {"ww": 56 / 95, "llw": 1.7638081395, "msvm2": 1.3935187212, "cs": None}[machine]
-    if value is None:
-        return
+    value = {"ww": 56 / 95, "llw": 1.7638081395, "msvm2": 1.3935187212}[machine]
     model = MulticlassSVC(machine=machine, tol=1e-9).fit(X, y)
     assert model.certificate_.primal == pytest.approx(value, abs=5e-9)
     bias = {
@@ -272,6 +270,7 @@ def test_slacks_make_the_primal_value(machine, intercept, overlapping):
 def test_margins(kernel, separable):
     """T15, Propositions 2 to 4 of the hard Lee-Lin-Wahba machine."""
     X, y = separable
+    X = X + 4 * np.eye(3, 5)[y]  # linear absolute margins need more than a winner
     given = ref.rbf(X, X, GAMMA) if kernel == "precomputed" else X
     model = fit("llw", "free", kernel, np.inf, given, y, None, tol=1e-9)
     scores = model.decision_function(given)

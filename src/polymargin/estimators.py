@@ -375,13 +375,10 @@ class MulticlassSVC(LargeMarginClassifier):
         return np.asarray(np.minimum(lead, lead.T) / self._prototype_distances())
 
     def _prototype_distances(self) -> np.ndarray:
-        """||w_k - w_l||, infinite on the diagonal where a margin has no meaning."""
+        """||w_k - w_l||, 1 on the diagonal."""
         if self._kernel.is_linear:
-            W = (
-                self.coef_
-                if len(self.classes_) > 2
-                else np.concatenate([0 * self.coef_, self.coef_])
-            )
+            two = len(self.classes_) == 2  # coef_ is then the difference of the prototypes
+            W = np.concatenate([0.0 * self.coef_, self.coef_]) if two else self.coef_
             G = W @ W.T
         elif self._kernel.name == "precomputed":
             G = self._prototype_gram
@@ -390,6 +387,7 @@ class MulticlassSVC(LargeMarginClassifier):
             G = self.dual_coef_.T @ (
                 plain.scores(self.support_vectors_, np.float64, 1) - self.intercept_
             )
+        G = 0.5 * (G + G.T)
         square = np.diag(G)[:, None] + np.diag(G)[None, :] - G - G.T
         distance = np.sqrt(np.maximum(square, 0.0))
         np.fill_diagonal(distance, 1.0)

@@ -1,11 +1,11 @@
 """A primal-dual interior point for every machine of the table, with a free intercept where asked.
 
-Block descent crawls where features have very different scales, where C is large, or where the margin
-is hard; an interior point does not notice.  It is called where one factorisation of order Q d is
-cheaper than what descent has spent already (see ``interior.Leap``).
+Block descent crawls where features have very different scales, where C is large, or where the
+margin is hard; an interior point does not notice.  It is called where one factorisation of order
+Q d is cheaper than what descent has spent already (see ``interior.Leap``).
 
-Problem card.  Pattern i has the arrows a_ik in R^Q: e_y - e_k for relative margins, -(e_k - 1/Q) and
-+(e_y - 1/Q) for absolute ones; w = sum alpha_ik a_ik (x) x_i and, with a free intercept,
+Problem card.  Pattern i has the arrows a_ik in R^Q: e_y - e_k for relative margins, -(e_k - 1/Q)
+and +(e_y - 1/Q) for absolute ones; w = sum alpha_ik a_ik (x) x_i and, with a free intercept,
 sum alpha_ik a_ik = 0.  On the central path alpha z = mu and room xi = mu, where
 a_ik . h(x_i) - target = z_ik - xi and room is C_i - alpha_ik (or C_i - sum_k alpha_ik where slacks
 are shared; M-SVM^2 has a ridge instead).  Eliminating alpha, z and xi pattern by pattern leaves::

@@ -5,8 +5,8 @@ the gap.  Once descent knows which variables are positive, the rest is one linea
 
     (H~ alpha)_ik - b_k = 1/(Q - 1)  for alpha_ik > 0 ,   equal column sums ,   sum_k b_k = 0
 
-(without b and column sums where the intercept is not free).  Variables that come out negative leave,
-constraints that are violated join, and it is solved again.
+(without b and column sums where the intercept is not free).  Variables that come out negative
+leave, constraints that are violated join, and it is solved again.
 """
 
 from __future__ import annotations
