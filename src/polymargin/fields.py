@@ -217,6 +217,24 @@ def _push_biased(field: Any, i: Any, r: Any, amount: Any) -> None:
     field.constant[r] += amount * field.scale
 
 
+def _difference_biased(field: Any, i: Any, r: Any, s: Any) -> float:
+    score = np.float64(field.F[r, i]) - np.float64(field.F[s, i])
+    return score + (field.constant[r] - field.constant[s]) * field.scale
+
+
+def _push_pair_biased(field: Any, i: Any, r: Any, s: Any, amount: Any) -> None:
+    row = field.slot[i]
+    field.tick[0] += 1
+    field.used[row] = field.tick[0]
+    change = field.F.dtype.type(amount)
+    for j in range(field.width):
+        step = change * field.rows[row, j]
+        field.F[r, j] += step
+        field.F[s, j] -= step
+    field.constant[r] += amount * field.scale
+    field.constant[s] -= amount * field.scale
+
+
 def _row_is_ready(field: Any, i: Any) -> bool:
     return bool(field.slot[i] >= 0)
 
@@ -232,6 +250,7 @@ _VERBS: dict[str, dict[type, Any]] = {
         DenseField: _difference_dense,
         SparseField: _difference_sparse,
         KernelField: _difference_kernel,
+        BiasedKernelField: _difference_biased,
     },
     "push": {
         DenseField: _push_dense,
@@ -243,6 +262,7 @@ _VERBS: dict[str, dict[type, Any]] = {
         DenseField: _push_pair_dense,
         SparseField: _push_pair_sparse,
         KernelField: _push_pair_kernel,
+        BiasedKernelField: _push_pair_biased,
     },
     "is_ready": {
         DenseField: _always_ready,

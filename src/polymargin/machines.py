@@ -186,11 +186,11 @@ class Machine:
             return (slack**2).sum(axis=1) + slack.sum(axis=1) ** 2
         if self.K3:
             return slack
+        if self.own_share is None:
+            return slack.sum(axis=1)
         rival, mine = self.shares
-        rows = np.arange(len(own))
-        weight = np.full(slack.shape, rival)
-        weight[rows, own] = mine
-        return (weight * slack).sum(axis=1)
+        own_slack = slack[np.arange(len(own)), own]
+        return rival * slack.sum(axis=1) + (mine - rival) * own_slack
 
     def reward(self, signed: np.ndarray, own: np.ndarray) -> float:
         """The linear term of D: sum of alpha times its target."""

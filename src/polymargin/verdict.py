@@ -33,7 +33,7 @@ class Values(NamedTuple):
     """Primal and dual value of a feasible dual point and the model that P belongs to.
 
     The model is ``scale`` times (prototypes, intercept + bias.b); ``margin`` is the least lead of
-    the own class.
+    the own class (hard margins only, where models without a primal value are compared by it).
     """
 
     primal: float
@@ -151,7 +151,7 @@ def values_of(
         ridge = float((T**2).sum(axis=1) @ (0.5 / problem.cap[support]))
     primal = 0.5 * norm2 + float(problem.cap @ losses)
     dual = reward - 0.5 * (norm2 + ridge)
-    return Values(primal, dual, bias, 1.0, least_lead(shifted, problem.own))
+    return Values(primal, dual, bias, 1.0, np.nan)
 
 
 def least_lead(scores: np.ndarray, own: np.ndarray) -> float:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from polymargin._jit import jit
-from polymargin.fields import is_ready, push, read
+from polymargin.fields import difference, is_ready, push, push_pair, read
 from polymargin.problem import Problem
 from polymargin.solvers.block_steps import box_step, simplex_step
 from polymargin.solvers.patterns import crammer_singer_step
@@ -199,6 +199,48 @@ def descend_blocks(
         ridge = blocks.ridge[p]
         total = blocks.total[p]
         visits += count
+        if count == 2 and blocks.relative and blocks.step == 1:
+            # one rival: the common case near the optimum
+            r = np.intp(blocks.active[p, 1])
+            cap = blocks.rival_cap[p]
+            v_r = blocks.V[p, r]
+            d = difference(field, p, r, own) + blocks.rival_target
+            t = -v_r
+            if A > 0.0:
+                t = min(max(-0.5 * d / A, -cap - v_r), -v_r)
+            elif d > 0.0 and cap < np.inf:
+                t = -cap - v_r
+            room = (cap if cap < np.inf else hard_cap) + v_r
+            gap_sum += d * max(room, 0.0) if d > 0.0 else d * v_r
+            gain = -(d + A * t) * t
+            if gain > threshold:
+                if not is_ready(field, p):
+                    break
+                gain_sum += gain
+                relaxed = v_r + relaxation * t
+                if relaxed >= -cap and relaxed <= 0.0:
+                    t = relaxed - v_r
+                    after_v = relaxed
+                else:
+                    after_v = v_r + t
+                    after_v = -cap if t == -cap - v_r else (0.0 if t == -v_r else after_v)
+                blocks.V[p, r] = after_v
+                blocks.total[p] = total + t
+                push_pair(field, p, r, own, t)
+                steps += 1
+            else:
+                gain_sum += max(gain, 0.0)
+                t = 0.0
+                after_v = v_r
+            after = d + 2.0 * A * t
+            if (after_v >= 0.0 and after < 0.0) or (after_v <= -cap and after > 0.0):
+                blocks.n_active[p] = 1
+                end -= 1
+                queue[j] = queue[end]
+                queue[end] = p
+                continue
+            j += 1
+            continue
         read(field, p, blocks.active, count, F)
         gap = 0.0
         u = total

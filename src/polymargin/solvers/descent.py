@@ -32,7 +32,6 @@ from polymargin.solvers.base import (
     is_not_separable,
     merit,
     seed_state,
-    stand_in_cap,
 )
 from polymargin.solvers.block_body import (
     GAIN,
@@ -50,10 +49,11 @@ from polymargin.verdict import Values, judge_machine, repair, values_of
 
 __all__ = ["BlockDescent", "MachineProgress", "solve_machine"]
 
-_RELAXATION = 1.3
+_RELAXATION = 1.4
 _SINGLE_PRECISION_TOL = 5e-4
-_PASSES_PER_CHECK = 30
-_THRESHOLD = 0.3
+_PASSES_PER_CHECK = (20, 40)  # kernels, linear
+_THRESHOLD = 0.8
+_PENALTY = 0.05
 
 
 class MachineProgress(Progress):
@@ -126,7 +126,7 @@ class BlockDescent:
         self.b = np.zeros(Q)
         self.takes_all = False
         self.random = seed_state(seed)
-        self.penalty = float(problem.diagonal.mean()) or 1.0
+        self.penalty = _PENALTY * float(problem.diagonal.mean()) or 1.0
 
     # -- the state ---------------------------------------------------------------------------
 
@@ -217,9 +217,10 @@ class BlockDescent:
         return G
 
     def hard_cap(self) -> float:
-        return stand_in_cap(self.problem, np.abs(self.blocks.V)) or 2.0 * float(
-            np.abs(self.blocks.V).max(initial=0.5)
-        )
+        """Stands for an infinite cap in estimates of the gap."""
+        if self.problem.is_hard or self.machine.p == 2:
+            return 2.0 * float(np.abs(self.blocks.V).max(initial=0.0)) or 1.0
+        return 0.0
 
     def visit(self, end: int, threshold: float) -> tuple[int, np.ndarray]:
         """One pass over the queue in compiled pieces; missing kernel rows are fetched ahead."""
@@ -277,7 +278,7 @@ class BlockDescent:
         stage = self.stage
         end = int(enlist(self.gradient(scores), self.blocks, self.queue))
         threshold = 0.0
-        for _ in range(_PASSES_PER_CHECK):
+        for _ in range(_PASSES_PER_CHECK[0 if stage.keeps_scores else 1]):
             if not end:
                 break
             queued = end

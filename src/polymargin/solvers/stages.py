@@ -148,8 +148,7 @@ class KernelStage(_Stage):
         self.pool = KernelRows(problem, dtype, cache_mb, deadline.why_end)
         self.scale = float(np.sqrt(penalty)) if problem.has_free_bias else 0.0
         self.constant = np.zeros(self.n_prototypes)
-        # scores in double precision: thousands of pushes would drown single precision
-        self.F = np.zeros((self.n_prototypes, 0))
+        self.F = np.zeros((self.n_prototypes, 0), dtype=self.dtype)
         self.grow(ids, np.zeros((len(ids), self.n_prototypes)))
 
     @property
@@ -179,7 +178,7 @@ class KernelStage(_Stage):
         """The patterns ``new`` join with these scores (k, prototypes)."""
         m = len(self.ids)
         self.pool.grow(new)
-        F = np.empty((self.n_prototypes, m + len(new)))
+        F = np.empty((self.n_prototypes, m + len(new)), dtype=self.dtype)
         F[:, :m] = self.F
         F[:, m:] = scores.T
         self.F = F
@@ -223,7 +222,7 @@ class KernelStage(_Stage):
 
     def inside_scores(self) -> np.ndarray:
         """(m, Q) class scores of the set without the free intercept."""
-        return centred(self.problem.machine, self.F.T)
+        return centred(self.problem.machine, self.F.T.astype(np.float64))
 
     def norm2(self, signed: np.ndarray, scores: np.ndarray) -> float:
         T = self.problem.machine.coefficients(signed, self.problem.own[self.ids])
