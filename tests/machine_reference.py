@@ -119,6 +119,7 @@ def solve(name, K, y, Q, caps, free):
     solution = _qp(P.tocsc(), q, A, b, len(equalities))
     if "Infeasible" in str(solution.status):
         return None
+    assert "Solved" in str(solution.status), f"the QP solver gave up: {solution.status}"
     x = np.array(solution.x)
     M = x[: Q * d].reshape(Q, d)
     bias = x[first_b : first_b + Q] if free else np.zeros(Q)

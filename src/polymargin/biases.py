@@ -19,6 +19,7 @@ __all__ = [
     "Bias",
     "best_bias",
     "column_bias",
+    "column_flow",
     "flow_bias",
     "minimum_cycle_mean",
     "minimum_norm_potential",
@@ -125,6 +126,23 @@ def column_bias(cost: np.ndarray, own: np.ndarray, cap: np.ndarray) -> Bias:
         if above < len(g):
             high[k] = g[above]
     return _least_norm_in_box(low, high)
+
+
+def column_flow(cost: np.ndarray, own: np.ndarray, cap: np.ndarray) -> np.ndarray:
+    """gamma (n, Q): the cheapest point of the box with equal column sums (A23, 19.1)."""
+    Q = cost.shape[1]
+    members, columns = [], []
+    for k in range(Q):
+        rivals = np.flatnonzero(own != k)
+        rivals = rivals[np.argsort(cost[rivals, k], kind="stable")]
+        members.append(rivals)
+        columns.append((cost[rivals, k], np.cumsum(cap[rivals])))
+    height = _filled_height(columns)
+    flow = np.zeros(cost.shape)
+    for k, rivals in enumerate(members):
+        before = columns[k][1] - cap[rivals]
+        flow[rivals, k] = np.clip(height - before, 0.0, cap[rivals])
+    return flow
 
 
 def _filled_height(columns: list[tuple[np.ndarray, np.ndarray]]) -> float:

@@ -67,8 +67,11 @@ class MulticlassSVC(LargeMarginClassifier):
     max_time : float or None, default=None
         Seconds; the best model so far is kept.  Where its certificate would not fit into the limit
         (kernels with many examples), ``certificate_.primal`` is infinite: the gap is unknown.
-    solver : {"auto", "block"}, default="auto"
-        Block descent with exact pattern steps; "auto" chooses it.
+    solver : {"auto", "block", "frank-wolfe", "cycles"}, default="auto"
+        "block" is block descent with exact pattern steps; "auto" chooses it.  "frank-wolfe" and
+        "cycles" are the methods of the literature for "ww", "llw" and "msvm2" with a free
+        intercept, for comparison and small data: conditional gradients with exact linear
+        programmes, and steps along the most violating cycle or layer.
     cache_mb : float, default=1000
         Memory for kernel rows in megabytes.
     class_weight : dict, "balanced" or None, default=None
@@ -208,9 +211,29 @@ class MulticlassSVC(LargeMarginClassifier):
     def _check_parameters(self) -> Machine:
         machine = find_machine(self.machine)
         self._check_common()
-        if self.solver not in ("auto", "block"):
-            raise ValueError(f"solver must be 'auto' or 'block', got {self.solver!r}.")
+        if self.solver not in ("auto", "block", "frank-wolfe", "cycles"):
+            raise ValueError(
+                f"solver must be 'auto', 'block', 'frank-wolfe' or 'cycles', got {self.solver!r}."
+            )
+        why_not = self._why_not_solver(machine)
+        if why_not:
+            raise ValueError(f"solver={self.solver!r} {why_not}; use solver='block'.")
         return machine
+
+    def _why_not_solver(self, machine: Machine) -> str | None:
+        """Why a solver cannot run the machine as asked, if it cannot."""
+        if self.solver in ("auto", "block"):
+            return None
+        if machine.K3 or machine.own_target is not None:
+            return (
+                f"moves along the balanced directions of 'ww', 'llw' and 'msvm2'; "
+                f"machine={machine.name!r} has other constraints"
+            )
+        if self._intercept_kind(machine) != "free":
+            return "is made for the constraints of a free intercept (intercept='free')"
+        if self.solver == "frank-wolfe" and np.isinf(self.C):
+            return "needs a finite C: its linear programme is unbounded for the hard margin"
+        return None
 
     def _warm_start_point(
         self, n: int, classes: np.ndarray, kept: np.ndarray, problem: Problem
@@ -228,7 +251,7 @@ class MulticlassSVC(LargeMarginClassifier):
         full = np.zeros((n, len(classes)))
         full[self.support_] = self.dual_coef_
         tau = full[kept]
-        if problem.machine.step != 0 or problem.has_free_bias:
+        if not problem.machine.is_crammer_singer or problem.has_free_bias:
             return signed_start(problem, tau)
         rows = np.arange(len(kept))
         # rows whose label changed would not be feasible: they start at zero
@@ -243,7 +266,15 @@ class MulticlassSVC(LargeMarginClassifier):
 
     def _solve(self, problem: Problem, history: History, start: np.ndarray | None) -> Solution:
         stop, seed = self._stop(), self._seed()
-        if problem.machine.step != 0 or problem.has_free_bias:
+        if self.solver == "frank-wolfe":
+            from polymargin.solvers.frank_wolfe import solve_frank_wolfe
+
+            return solve_frank_wolfe(problem, stop, history, start, float(self.cache_mb))
+        if self.solver == "cycles":
+            from polymargin.solvers.cycles import solve_cycles
+
+            return solve_cycles(problem, stop, history, start)
+        if not problem.machine.is_crammer_singer or problem.has_free_bias:
             from polymargin.solvers.descent import solve_machine
 
             return solve_machine(problem, stop, history, start, seed, float(self.cache_mb))

@@ -92,6 +92,8 @@ class Machine:
         """The reason why these facts make no machine, if there is one."""
         if self.K1 not in (0, 1) or self.K3 not in (0, 1) or self.p not in (1, 2):
             return "K1 and K3 must be 0 or 1, p must be 1 or 2."
+        if self.K2 is not None and not 0.0 < self.K2 < np.inf:
+            return f"K2 must be a number > 0, or None for 1 / (Q - 1), got {self.K2!r}."
         if self.K1 == 1 and (self.own_target is not None or not self.has_rivals):
             return "relative margins (K1=1) compare with every rival; own_target needs K1=0."
         if not self.has_rivals and self.own_target is None:
@@ -224,6 +226,11 @@ class Machine:
         return max(worst, float((alpha - limit).max()))
 
     @property
+    def is_crammer_singer(self) -> bool:
+        """Whether the solvers written for Crammer-Singer alone may run it."""
+        return (self.K1, self.K2, self.K3) == (1, 1.0, 1)
+
+    @property
     def step(self) -> int:
         """Code of the compiled pattern step (see ``solvers.block_steps``)."""
         if self.K3 == 0:
@@ -269,6 +276,7 @@ def quadratic_slacks(lack: np.ndarray, own: np.ndarray) -> tuple[np.ndarray, np.
     return slack, total
 
 
+_UNIFIED = "Dogan, Glasmachers & Igel, JMLR 17 (2016) 1-32"
 _ALL = ("none", "penalized", "free")
 
 MACHINES: dict[str, Machine] = {
@@ -313,6 +321,52 @@ MACHINES: dict[str, Machine] = {
             intercepts=_ALL,
             auto_intercept="free",
             reference="Guermeur & Monfrini, Informatica 22 (2011) 73-96",
+        ),
+        Machine(
+            "adm",
+            "Absolute margins, largest rival slack",
+            K1=0,
+            K2=1.0,
+            K3=1,
+            reference=_UNIFIED,
+        ),
+        Machine(
+            "atm",
+            "Absolute margins, largest slack of all classes",
+            K1=0,
+            K2=1.0,
+            K3=1,
+            own_target=1.0,
+            reference=_UNIFIED,
+        ),
+        Machine(
+            "ats",
+            "Absolute margins, sum of the slacks of all classes",
+            K1=0,
+            K2=1.0,
+            K3=0,
+            own_target=1.0,
+            reference=_UNIFIED,
+        ),
+        Machine(
+            "mmr",
+            "Maximum-margin regression: the own class alone",
+            K1=0,
+            K2=1.0,
+            K3=0,
+            own_target=1.0,
+            has_rivals=False,
+            reference="Szedmak, Shawe-Taylor & Parado-Hernandez, PASCAL report (2006)",
+        ),
+        Machine(
+            "reinforced",
+            "Reinforced multi-category SVM",
+            K1=0,
+            K2=1.0,
+            K3=0,
+            own_target="Q-1",
+            own_share=0.5,
+            reference="Liu & Yuan, J. Comput. Graph. Stat. 20 (2011) 901-919",
         ),
     )
 }
