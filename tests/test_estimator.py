@@ -385,7 +385,6 @@ def test_weights_multiply(overlapping):
         ({"kernel": 3}, ["kernel"]),
         ({"machine": "svm"}, ["machine", "cs"]),
         ({"solver": "magic"}, ["solver", "auto"]),
-        ({"intercept": "free"}, ["intercept", "penalized"]),
         ({"intercept": "yes"}, ["intercept", "penalized", "none"]),
         ({"intercept_scaling": 0.0}, ["intercept_scaling"]),
         ({"intercept_scaling": np.inf}, ["intercept_scaling"]),

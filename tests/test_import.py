@@ -15,11 +15,12 @@ SOURCE = Path(polymargin.__file__).parent
 # A module imports only from rows above its own, never from its own row or below.
 ORDER = [
     {"exceptions", "_jit", "_threads"},
-    {"kernels", "machines", "encoding", "annealing", "initialization"},
-    {"fields"},
+    {"kernels", "machines", "encoding", "annealing", "initialization", "circulation"},
+    {"fields", "biases"},
     {"problem"},
     {"certificate", "history", "scoring", "validation"},
-    {"solvers", "_callbacks"},
+    {"verdict", "_callbacks"},
+    {"solvers"},
     {"outcome", "classifier"},
     {"estimators", "multi_prototype"},
     {"multi_prototype_cv", "plots"},

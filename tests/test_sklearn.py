@@ -11,6 +11,9 @@ from polymargin import MulticlassSVC, MultiPrototypeSVC
 _ESTIMATORS = [
     MulticlassSVC(tol=1e-8),
     MulticlassSVC(kernel="rbf", tol=1e-8),
+    MulticlassSVC(machine="ww", tol=1e-8),
+    MulticlassSVC(machine="llw", kernel="rbf", tol=1e-8),
+    MulticlassSVC(machine="msvm2", tol=1e-8),
     MultiPrototypeSVC(tol=1e-8),
     MultiPrototypeSVC(kernel="rbf", tol=1e-8),
     MultiPrototypeSVC(assignment="static", tol=1e-8),

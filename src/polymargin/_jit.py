@@ -24,8 +24,11 @@ FASTMATH = frozenset({"reassoc", "nsz", "contract", "arcp"})
 
 _COMPILED_SOURCES = (
     "_jit.py",
+    "circulation.py",
     "fields.py",
     "solvers/patterns.py",
+    "solvers/block_body.py",
+    "solvers/block_steps.py",
     "solvers/body.py",
     "solvers/reassignment.py",
 )

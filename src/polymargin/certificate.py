@@ -24,6 +24,7 @@ __all__ = [
     "linear_primal",
     "prototypes",
     "rescaled_dual",
+    "score_source",
     "separated_primal",
 ]
 
@@ -70,7 +71,7 @@ class Judgement:
     of the scores, ``margin`` is min_i (f_{y_i} - max of the other classes), ``norm2`` is
     sum_r ||M_r||^2.  The primal value is that of the model times ``scale``: where a separating
     model scaled to margin exactly 1 is better, as always for the hard margin (1.12), scale is
-    1 / margin.
+    1 / margin.  ``bias_is_unique`` says so of a free intercept (None: there is none).
     """
 
     certificate: Certificate
@@ -79,6 +80,7 @@ class Judgement:
     margin: float
     norm2: float
     scale: float = 1.0
+    bias_is_unique: bool | None = None
 
 
 def _block_rows(width: int) -> int:
@@ -199,6 +201,11 @@ def _misplaced(problem: Problem, support: np.ndarray, tau: np.ndarray) -> float:
     mine = problem.prototype_class[None, :] == problem.label[support, None]
     mine[np.arange(len(support)), problem.own[support]] = False
     return float(np.abs(tau[mine]).max(initial=0.0))
+
+
+def score_source(problem: Problem, support: np.ndarray, tau: np.ndarray) -> _Scores:
+    """Scores (R, k) of blocks of training examples by coefficients tau of the support."""
+    return _Scores(problem, support, tau)
 
 
 class _Scores:
@@ -343,11 +350,13 @@ class _Landmarks:
         return kernel.block(_as_float64(problem.X[rows]), self.rows, a, b)
 
 
-def certify(primal: float, dual: float, kernel_psd: bool | None) -> Certificate:
+def certify(
+    primal: float, dual: float, kernel_psd: bool | None, rounding: float = 0.0
+) -> Certificate:
     """A certificate from two values; a gap below zero beyond rounding is an error (19.5)."""
     gap = primal - dual
     if gap < 0.0:
-        if gap < -1e-9 * abs(primal) and kernel_psd is True:
+        if gap < -max(1e-9 * abs(primal), rounding) and kernel_psd is True:
             raise FloatingPointError(f"negative duality gap {gap:.3e} at primal {primal:.6e}")
         gap = 0.0
     relative = gap / primal if 0.0 < primal < np.inf else (np.inf if primal == np.inf else 0.0)

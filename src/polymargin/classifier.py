@@ -59,6 +59,7 @@ class LargeMarginClassifier(CallbackSupport, ClassifierMixin, BaseEstimator):
     n_jobs: int | None
     random_state: Any
     verbose: int
+    _knows_free_intercept = False
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -135,6 +136,7 @@ class LargeMarginClassifier(CallbackSupport, ClassifierMixin, BaseEstimator):
         problem = Problem(
             machine, ready.kernel, ready.data, ready.label, ready.cap, own, prototype_class, n_jobs
         )
+        problem.has_free_bias = self._intercept_kind(machine) == "free"
         problem.kernel_psd = check_kernel(problem)
         return problem
 
@@ -147,9 +149,19 @@ class LargeMarginClassifier(CallbackSupport, ClassifierMixin, BaseEstimator):
             seed = check_random_state(seed).randint(2**31 - 1)
         return int(seed)
 
+    def _intercept_kind(self, machine: Machine) -> str:
+        is_linear = not callable(self.kernel) and self.kernel == "linear"
+        kind = machine.resolve_intercept(self.intercept, is_linear)
+        if kind == "free" and not self._knows_free_intercept:
+            raise ValueError(
+                f"intercept='free' is not available for {type(self).__name__}: its certificate "
+                "knows no unpenalised intercept; use 'penalized' or 'none'."
+            )
+        return kind
+
     def _make_kernel(self, machine: Machine, X: Any, weight: np.ndarray | None) -> Kernel:
         name = "callable" if callable(self.kernel) else str(self.kernel)
-        kind = machine.resolve_intercept(self.intercept, name == "linear")
+        kind = self._intercept_kind(machine)
         offset = float(self.intercept_scaling) ** 2 if kind == "penalized" else 0.0
         gamma = (
             1.0

@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 from joblib import effective_n_jobs
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
 from polymargin._callbacks import FitReporter, with_callbacks
 from polymargin._threads import single_threaded_libraries
+from polymargin.biases import pair_margins
 from polymargin.classifier import LargeMarginClassifier
 from polymargin.exceptions import warn_user
 from polymargin.history import History
@@ -24,6 +26,7 @@ from polymargin.outcome import warn_of_outcome
 from polymargin.problem import Problem
 from polymargin.scoring import linear_scores
 from polymargin.solvers.base import Solution
+from polymargin.verdict import signed_start
 
 __all__ = ["MulticlassSVC"]
 
@@ -65,8 +68,11 @@ class MulticlassSVC(LargeMarginClassifier):
     max_time : float or None, default=None
         Seconds; the best model so far is kept.  Where its certificate would not fit into the limit
         (kernels with many examples), ``certificate_.primal`` is infinite: the gap is unknown.
-    solver : {"auto", "block"}, default="auto"
-        Block descent with exact pattern steps; "auto" chooses it.
+    solver : {"auto", "block", "frank-wolfe", "cycles"}, default="auto"
+        "block" is block descent with exact pattern steps; "auto" chooses it.  "frank-wolfe" and
+        "cycles" are the methods of the literature for "ww", "llw" and "msvm2" with a free
+        intercept, for comparison and small data: conditional gradients with exact linear
+        programmes, and steps along the most violating cycle or layer.
     cache_mb : float, default=1000
         Memory for kernel rows in megabytes.
     class_weight : dict, "balanced" or None, default=None
@@ -126,6 +132,8 @@ class MulticlassSVC(LargeMarginClassifier):
     >>> model.certificate_.relative_gap <= 1e-3
     True
     """
+
+    _knows_free_intercept = True
 
     def __init__(
         self,
@@ -205,9 +213,29 @@ class MulticlassSVC(LargeMarginClassifier):
     def _check_parameters(self) -> Machine:
         machine = find_machine(self.machine)
         self._check_common()
-        if self.solver not in ("auto", "block"):
-            raise ValueError(f"solver must be 'auto' or 'block', got {self.solver!r}.")
+        if self.solver not in ("auto", "block", "frank-wolfe", "cycles"):
+            raise ValueError(
+                f"solver must be 'auto', 'block', 'frank-wolfe' or 'cycles', got {self.solver!r}."
+            )
+        why_not = self._why_not_solver(machine)
+        if why_not:
+            raise ValueError(f"solver={self.solver!r} {why_not}; use solver='block'.")
         return machine
+
+    def _why_not_solver(self, machine: Machine) -> str | None:
+        """Why a solver cannot run the machine as asked, if it cannot."""
+        if self.solver in ("auto", "block"):
+            return None
+        if machine.K3 or machine.own_target is not None:
+            return (
+                f"moves along the balanced directions of 'ww', 'llw' and 'msvm2'; "
+                f"machine={machine.name!r} has other constraints"
+            )
+        if self._intercept_kind(machine) != "free":
+            return "is made for the constraints of a free intercept (intercept='free')"
+        if self.solver == "frank-wolfe" and np.isinf(self.C):
+            return "needs a finite C: its linear programme is unbounded for the hard margin"
+        return None
 
     def _warm_start_point(
         self, n: int, classes: np.ndarray, kept: np.ndarray, problem: Problem
@@ -225,6 +253,8 @@ class MulticlassSVC(LargeMarginClassifier):
         full = np.zeros((n, len(classes)))
         full[self.support_] = self.dual_coef_
         tau = full[kept]
+        if not problem.machine.is_crammer_singer or problem.has_free_bias:
+            return signed_start(problem, tau)
         rows = np.arange(len(kept))
         # rows whose label changed would not be feasible: they start at zero
         own = tau[rows, problem.own]
@@ -238,6 +268,18 @@ class MulticlassSVC(LargeMarginClassifier):
 
     def _solve(self, problem: Problem, history: History, start: np.ndarray | None) -> Solution:
         stop, seed = self._stop(), self._seed()
+        if self.solver == "frank-wolfe":
+            from polymargin.solvers.frank_wolfe import solve_frank_wolfe
+
+            return solve_frank_wolfe(problem, stop, history, start, float(self.cache_mb))
+        if self.solver == "cycles":
+            from polymargin.solvers.cycles import solve_cycles
+
+            return solve_cycles(problem, stop, history, start)
+        if not problem.machine.is_crammer_singer or problem.has_free_bias:
+            from polymargin.solvers.descent import solve_machine
+
+            return solve_machine(problem, stop, history, start, seed, float(self.cache_mb))
         if problem.kernel.is_linear:
             from polymargin.solvers.sweeps import solve_linear
 
@@ -263,6 +305,8 @@ class MulticlassSVC(LargeMarginClassifier):
             }
             if kernel.name == "precomputed":
                 found["support_vectors_"] = np.empty((0, 0))
+                among = X[np.ix_(support, support)].astype(np.float64)
+                found["_prototype_gram"] = tau.T @ (among @ tau)
             else:
                 found["support_vectors_"] = X[support]
             if W is not None:
@@ -291,9 +335,96 @@ class MulticlassSVC(LargeMarginClassifier):
         for name, value in attributes.items():
             setattr(self, name, value)
         self.certificate_ = judgement.certificate
+        self.__dict__.pop("bias_is_unique_", None)
+        if judgement.bias_is_unique is not None:
+            self.bias_is_unique_ = judgement.bias_is_unique
         self.status_ = solution.status
         self.history_ = solution.history.as_arrays()
         self.n_iter_ = max(1, solution.iterations)
+
+    # -- slacks and margins ------------------------------------------------------------------
+
+    def _labelled_scores(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+        """(n, n_classes) scores of sum zero, or with their differences right, and class numbers."""
+        X = self._check_input(X)
+        y = column_or_1d(y)
+        check_consistent_length(X, y)
+        known = np.isin(y, self.classes_)
+        if not known.all():
+            raise ValueError(
+                f"y has labels that the model does not know ({y[~known][0]!r} is the first); "
+                f"it was trained on {list(self.classes_)}."
+            )
+        scores = self._class_scores(X)
+        if scores.shape[1] == 1:
+            scores = np.concatenate([-0.5 * scores, 0.5 * scores], axis=1)
+        return scores, np.searchsorted(self.classes_, y)
+
+    def slacks(self, X: Any, y: Any) -> np.ndarray:
+        """What every example lacks to the margins that the machine asks for.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes), or (n_samples,) where a pattern has one slack
+            xi_ik; machines without a constraint for the own class have zeros there.  Those of
+            "msvm2" are the cheapest ones and may be negative.
+        """
+        check_is_fitted(self)
+        scores, own = self._labelled_scores(X, y)
+        return find_machine(self.machine).slacks(scores, own)
+
+    def margins(self, X: Any, y: Any) -> np.ndarray:
+        """Geometrical margins between classes (9.1), for examples that are classified correctly.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+
+        Returns
+        -------
+        ndarray of shape (n_classes, n_classes)
+            Entry (k, l) is the smallest |h_k - h_l| over the examples of classes k and l, divided
+            by the norm of w_k - w_l in the feature space of the kernel (a penalised intercept's
+            constant not counted); infinite on the diagonal and where there is no example.
+        """
+        check_is_fitted(self)
+        scores, own = self._labelled_scores(X, y)
+        rows = np.arange(len(own))
+        rivals = scores.copy()
+        rivals[rows, own] = -np.inf
+        wrong = int((scores[rows, own] <= rivals.max(axis=1)).sum())
+        if wrong:
+            raise ValueError(
+                f"y: {wrong} of {len(own)} examples are not classified correctly, so X and y have "
+                "no geometrical margins under this model; leave them out."
+            )
+        lead = pair_margins(scores, own)
+        return np.asarray(np.minimum(lead, lead.T) / self._prototype_distances())
+
+    def _prototype_distances(self) -> np.ndarray:
+        """||w_k - w_l||, 1 on the diagonal."""
+        if self._kernel.is_linear:
+            two = len(self.classes_) == 2  # coef_ is then the difference of the prototypes
+            W = np.concatenate([0.0 * self.coef_, self.coef_]) if two else self.coef_
+            G = W @ W.T
+        elif self._kernel.name == "precomputed":
+            G = self._prototype_gram
+        else:
+            plain = self._landmark_model()
+            G = self.dual_coef_.T @ (
+                plain.scores(self.support_vectors_, np.float64, 1) - self.intercept_
+            )
+        G = 0.5 * (G + G.T)
+        square = np.diag(G)[:, None] + np.diag(G)[None, :] - G - G.T
+        distance = np.sqrt(np.maximum(square, 0.0))
+        np.fill_diagonal(distance, 1.0)
+        return distance
 
     # -- predict -----------------------------------------------------------------------------
 

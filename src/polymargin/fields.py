@@ -28,6 +28,7 @@ from numba.extending import overload
 from polymargin._jit import FASTMATH, jit
 
 __all__ = [
+    "BiasedKernelField",
     "DenseField",
     "KernelField",
     "SparseField",
@@ -73,6 +74,22 @@ class KernelField(NamedTuple):
     width: int
     used: np.ndarray
     tick: np.ndarray
+
+
+class BiasedKernelField(NamedTuple):
+    """A KernelField whose scores have a constant feature beside the kernel rows.
+
+    The constant belongs to an unpenalised intercept: its weight changes while the rows stay.
+    """
+
+    rows: np.ndarray
+    slot: np.ndarray
+    F: np.ndarray
+    width: int
+    used: np.ndarray
+    tick: np.ndarray
+    constant: np.ndarray
+    scale: float
 
 
 def _read_dense(field: Any, i: Any, active: Any, count: Any, out: Any) -> None:
@@ -184,27 +201,74 @@ def _push_pair_kernel(field: Any, i: Any, r: Any, s: Any, amount: Any) -> None:
         field.F[s, j] -= step
 
 
+def _read_biased(field: Any, i: Any, active: Any, count: Any, out: Any) -> None:
+    for q in range(count):
+        r = np.intp(active[i, q])
+        out[q] = field.F[r, i] + field.constant[r] * field.scale
+
+
+def _push_biased(field: Any, i: Any, r: Any, amount: Any) -> None:
+    row = field.slot[i]
+    field.tick[0] += 1
+    field.used[row] = field.tick[0]
+    change = field.F.dtype.type(amount)
+    for j in range(field.width):
+        field.F[r, j] += change * field.rows[row, j]
+    field.constant[r] += amount * field.scale
+
+
+def _difference_biased(field: Any, i: Any, r: Any, s: Any) -> float:
+    score = np.float64(field.F[r, i]) - np.float64(field.F[s, i])
+    return score + (field.constant[r] - field.constant[s]) * field.scale
+
+
+def _push_pair_biased(field: Any, i: Any, r: Any, s: Any, amount: Any) -> None:
+    row = field.slot[i]
+    field.tick[0] += 1
+    field.used[row] = field.tick[0]
+    change = field.F.dtype.type(amount)
+    for j in range(field.width):
+        step = change * field.rows[row, j]
+        field.F[r, j] += step
+        field.F[s, j] -= step
+    field.constant[r] += amount * field.scale
+    field.constant[s] -= amount * field.scale
+
+
 def _row_is_ready(field: Any, i: Any) -> bool:
     return bool(field.slot[i] >= 0)
 
 
 _VERBS: dict[str, dict[type, Any]] = {
-    "read": {DenseField: _read_dense, SparseField: _read_sparse, KernelField: _read_kernel},
+    "read": {
+        DenseField: _read_dense,
+        SparseField: _read_sparse,
+        KernelField: _read_kernel,
+        BiasedKernelField: _read_biased,
+    },
     "difference": {
         DenseField: _difference_dense,
         SparseField: _difference_sparse,
         KernelField: _difference_kernel,
+        BiasedKernelField: _difference_biased,
     },
-    "push": {DenseField: _push_dense, SparseField: _push_sparse, KernelField: _push_kernel},
+    "push": {
+        DenseField: _push_dense,
+        SparseField: _push_sparse,
+        KernelField: _push_kernel,
+        BiasedKernelField: _push_biased,
+    },
     "push_pair": {
         DenseField: _push_pair_dense,
         SparseField: _push_pair_sparse,
         KernelField: _push_pair_kernel,
+        BiasedKernelField: _push_pair_biased,
     },
     "is_ready": {
         DenseField: _always_ready,
         SparseField: _always_ready,
         KernelField: _row_is_ready,
+        BiasedKernelField: _row_is_ready,
     },
 }
 

@@ -5,11 +5,23 @@ from __future__ import annotations
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from polymargin.biases import best_bias
 from polymargin.exceptions import CollapsedModelWarning, NotSeparableWarning, warn_user
 from polymargin.problem import Problem
 from polymargin.solvers.base import Solution
 
 __all__ = ["warn_of_outcome"]
+
+
+def value_of_zero(problem: Problem) -> float:
+    """P of the best model whose prototypes are all zero."""
+    n, Q = problem.n_patterns, problem.n_prototypes
+    if not problem.has_one_prototype_per_class:
+        return float(problem.cap.sum())
+    scores = np.zeros((n, Q))
+    if problem.has_free_bias and not problem.machine.K3:
+        scores += best_bias(problem.machine, scores, problem.own, problem.cap).b
+    return float(problem.cap @ problem.machine.loss(scores, problem.own))
 
 
 def warn_of_outcome(
@@ -45,12 +57,14 @@ def warn_of_outcome(
             ConvergenceWarning,
         )
     if not problem.is_hard and solution.status == "converged":
-        zero_model = float(problem.cap.sum())
+        zero_model = value_of_zero(problem)
         if zero_model - certificate.dual <= tol * zero_model:
+            advice = "a richer kernel, a larger C, or a smaller tol."
+            if problem.machine.K3 and problem.machine.K1:
+                advice = "a machine whose loss counts every class (machine='ww'), " + advice
             warn_user(
-                "The model that scores every class zero is optimal within tol: the classes "
-                "overlap without a majority, where Crammer-Singer collapses, or C is too "
-                "small. Use a machine whose loss counts every class (Weston-Watkins), a "
-                "richer kernel, a larger C, or a smaller tol.",
+                "The model that does not look at X (every prototype zero) is optimal within tol: "
+                "the classes overlap without a majority, where Crammer-Singer collapses, or C is "
+                f"too small. Use {advice}",
                 CollapsedModelWarning,
             )

@@ -36,6 +36,8 @@ class Problem:
         Threads that share blocks of kernel values.
     centre : (M_0 (R, d), their weights of the constant feature (R,)) or None
         Linear kernels: 1/2 sum_r ||M_r - M_0r||^2 takes the place of 1/2 sum_r ||M_r||^2.
+    has_free_bias : bool
+        Whether an unpenalised intercept of sum zero is added to the scores.
     """
 
     machine: Machine
@@ -48,6 +50,7 @@ class Problem:
     n_jobs: int = 1
     kernel_psd: bool | None = field(default=None)
     centre: tuple[np.ndarray, np.ndarray] | None = field(default=None)
+    has_free_bias: bool = False
 
     @property
     def n_patterns(self) -> int:

@@ -25,7 +25,7 @@ from polymargin.certificate import judge
 from polymargin.problem import Problem
 from polymargin.solvers.base import HARD_MARGIN_LIMIT, Progress
 
-__all__ = ["Leap", "central_path", "expected_seconds"]
+__all__ = ["Leap", "central_path", "expected_seconds", "features"]
 
 _ITERATIONS = 100
 _FLOPS_PER_SECOND = 1.5e10
@@ -78,7 +78,7 @@ class Leap:
         """
         self.left -= 1
         problem, progress = self.problem, self.progress
-        X = _features(problem)
+        X = features(problem)
         last = 100.0 * HARD_MARGIN_LIMIT / float(problem.diagonal.max())
         whole = np.full(len(problem.cap), last) if problem.is_hard else problem.cap
         start = max(10.0 * largest, 4.0 * dual)
@@ -114,7 +114,7 @@ class Leap:
         return best
 
 
-def _features(problem: Problem) -> np.ndarray:
+def features(problem: Problem) -> np.ndarray:
     """Rows of the feature map: the data and the constant, or a square root of the Gram matrix."""
     if problem.kernel.is_linear:
         X = problem.X.toarray() if sp.issparse(problem.X) else problem.X

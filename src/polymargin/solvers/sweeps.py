@@ -44,7 +44,7 @@ from polymargin.solvers.body import (
 )
 from polymargin.solvers.interior import Leap
 
-__all__ = ["Sweeps", "solve_linear"]
+__all__ = ["Sweeps", "make_field", "solve_linear"]
 
 # Measured on the linear problems of benchmarks/: fewer checks cost passes over stale lists, more
 # checks cost products with all the data.  (Share of the gap, share of the tolerance) at which to
@@ -95,7 +95,9 @@ class Sweeps:
         tau = np.zeros((n, R)) if start is None else np.ascontiguousarray(start, dtype=np.float64)
         self.duals = make_duals(problem, slice(None), tau)
         self.single = _is_single(problem, stop.tol)
-        self.field, self.place = _make_field(problem, self.single)
+        self.field, self.place = make_field(
+            problem, self.single, R, float(np.sqrt(problem.kernel.offset))
+        )
         self.queue = np.empty(n, dtype=np.int64)
         self.everyone = np.arange(n)
         self.random = seed_state(seed)
@@ -325,16 +327,16 @@ def _is_single(problem: Problem, tol: float) -> bool:
     return tol >= _SINGLE_PRECISION_TOL and not problem.is_hard and in_range
 
 
-def _make_field(
-    problem: Problem, single: bool
+def make_field(
+    problem: Problem, single: bool, R: int, scale: float
 ) -> tuple[DenseField | SparseField, np.ndarray | None]:
-    """Prototypes at zero beside the rows of X; for sparse rows also the place of each feature.
+    """R prototypes at zero beside the rows of X; for sparse rows also the place of each feature.
 
+    ``scale`` is the constant feature.
     Beside sparse rows the memory of the prototypes is what the runner waits for: they are float32
     where that will do, and the most frequent features lie together.
     """
-    X, R = problem.X, problem.n_prototypes
-    scale = float(np.sqrt(problem.kernel.offset))
+    X = problem.X
     constant = np.zeros(R)
     if not sp.issparse(X):
         return DenseField(as_read_only(X), np.zeros((R, X.shape[1])), constant, scale), None

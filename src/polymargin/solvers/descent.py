@@ -1,0 +1,453 @@
+"""Block descent for every machine of the table, with an unpenalised intercept where asked.
+
+Problem card: (4.1), (5.1), (6.1) or a row of one's own, by their duals.  Passes visit the variables
+that could still move; a *check* makes the point feasible, certifies it and writes the lists anew.
+
+A free intercept is a proximal-point loop, not a second solver: its constraints (the coefficients
+of every class sum to zero) have the structure of a constant kernel.  A constant ``penalty`` is
+added to the kernel and the scores are shifted by the present intercept b, which is a penalised
+intercept with its centre at b; after every pass b moves to what the penalised one has become.  The
+iterates are not balanced, so a check repairs them before it certifies (19.4).
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from polymargin.certificate import Judgement, certify
+from polymargin.history import History
+from polymargin.problem import OutOfTimeError, Problem
+from polymargin.solvers.barrier import MachineLeap
+from polymargin.solvers.base import (
+    Budget,
+    Deadline,
+    Progress,
+    Solution,
+    Stop,
+    deferred_interrupt,
+    is_not_separable,
+    merit,
+    seed_state,
+)
+from polymargin.solvers.block_body import (
+    GAIN,
+    GAP,
+    STEPS,
+    VISITS,
+    descend_blocks,
+    enlist,
+    make_blocks,
+)
+from polymargin.solvers.body import shuffle
+from polymargin.solvers.polish import polished, polishing_pays
+from polymargin.solvers.stages import KernelStage, LinearStage, centred, settled
+from polymargin.verdict import Values, judge_machine, repair, values_of
+
+__all__ = ["BlockDescent", "MachineProgress", "solve_machine"]
+
+_RELAXATION = 1.4
+_SINGLE_PRECISION_TOL = 5e-4
+_PASSES_PER_CHECK = (20, 40)  # kernels, linear
+_THRESHOLD = 0.8
+_PENALTY = 0.05
+
+
+class MachineProgress(Progress):
+    """Progress of a machine whose dual point is a matrix of signed variables."""
+
+    hint: np.ndarray | None = None
+
+    def judged(self, support: np.ndarray, tau: np.ndarray) -> Judgement:
+        return judge_machine(self.problem, support, tau, self.hint)
+
+    def uncertified(self, tau: np.ndarray) -> Judgement:
+        dual = max((check.dual for check in self.history.checks), default=0.0)
+        certificate = certify(np.inf, max(dual, 0.0), self.problem.kernel_psd)
+        b = np.zeros(self.problem.n_prototypes) if self.hint is None else self.hint
+        unique = False if self.problem.has_free_bias else None
+        return Judgement(certificate, None, b, -np.inf, 0.0, 1.0, unique)
+
+    def finish(
+        self, status: str, support: np.ndarray, tau: np.ndarray, judgement: Judgement | None = None
+    ) -> Solution:
+        """As ever, with the coefficients T in place of the signed variables."""
+        found = super().finish(status, support, tau, judgement)
+        machine, own = self.problem.machine, self.problem.own[found.support]
+        T = machine.coefficients(found.tau, own)
+        judged = found.judgement
+        if judged.certificate.primal == np.inf and judged.W is None:
+            intercept = judged.intercept + self.problem.kernel.offset * T.sum(axis=0)
+            found.judgement = replace(judged, intercept=intercept)
+        return replace(found, tau=T)
+
+
+def solve_machine(
+    problem: Problem,
+    stop: Stop,
+    history: History,
+    start: np.ndarray | None = None,
+    seed: Any = 0,
+    cache_mb: float = 1000.0,
+) -> Solution:
+    """Block descent to relative gap ``stop.tol``; ``start`` is (n, Q) signed variables or None."""
+    run = BlockDescent(problem, stop, history, start, seed, cache_mb)
+    with deferred_interrupt(run.progress.deadline):
+        try:
+            run.prepare(stop.tol >= _SINGLE_PRECISION_TOL and not problem.is_hard)
+            return run.run()
+        except OutOfTimeError:
+            reason = run.progress.deadline.why_end() or "max_time"
+            return run.progress.finish(reason, *run.support())
+
+
+class BlockDescent:
+    """The state of block descent; ``run`` goes to the tolerance."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        stop: Stop,
+        history: History,
+        start: np.ndarray | None,
+        seed: Any,
+        cache_mb: float,
+        deadline: Deadline | None = None,
+    ) -> None:
+        n, Q = problem.n_patterns, problem.n_prototypes
+        self.problem = problem
+        self.machine = problem.machine
+        self.cache_mb = cache_mb
+        self.progress = MachineProgress(problem, stop, history, self.snapshot, deadline)
+        self.V = np.zeros((n, Q)) if start is None else np.array(start, dtype=np.float64)
+        self.b = np.zeros(Q)
+        self.takes_all = False
+        self.random = seed_state(seed)
+        self.penalty = _PENALTY * float(problem.diagonal.mean()) or 1.0
+
+    # -- the state ---------------------------------------------------------------------------
+
+    def prepare(self, single: bool) -> None:
+        """Start (again) from ``self.V`` and ``self.b``."""
+        problem = self.problem
+        n = problem.n_patterns
+        self.single = single
+        self.stage: LinearStage | KernelStage
+        if problem.kernel.is_linear:
+            self.stage = LinearStage(problem, self.penalty, single)
+            width = problem.X.nnz / max(n, 1) if hasattr(problem.X, "nnz") else problem.X.shape[1]
+            self.budget = Budget(30.0 + width)
+        else:
+            dtype = np.float32 if single else np.float64
+            self.stage = KernelStage(
+                problem,
+                self.penalty,
+                dtype,
+                self.cache_mb,
+                self.progress.deadline,
+                self.first_set(),
+            )
+            self.budget = Budget(1000.0 + n)
+        self.outside = np.ones(n, dtype=bool)
+        self.adopt()
+        self.stage.refresh(self.blocks.V, self.b)
+
+    def first_set(self) -> np.ndarray:
+        """Patterns to begin with: all where most get weight, else those that have it and some."""
+        n = self.problem.n_patterns
+        if not self.machine.K1 or n <= 500 or self.takes_all:
+            return np.arange(n)
+        order = np.random.default_rng(int(self.random[0] >> np.uint64(1))).permutation(n)
+        has_weight: np.ndarray = np.asarray(self.V.any(axis=1))
+        some = order[np.logical_not(has_weight[order])][: max(500, n // 10)]
+        return np.concatenate([np.flatnonzero(has_weight), some])
+
+    def adopt(self) -> None:
+        """Blocks for the patterns of the stage, from ``self.V``."""
+        ids = self.stage.ids
+        extra = self.penalty if self.problem.has_free_bias else 0.0
+        V = np.ascontiguousarray(self.V[ids])
+        self.blocks = make_blocks(self.problem, ids, V, extra)
+        self.queue = np.empty(len(ids), dtype=np.int64)
+        self.outside[:] = True
+        self.outside[ids] = False
+
+    def variables(self) -> np.ndarray:
+        """(n, Q) signed variables of all patterns."""
+        if hasattr(self, "blocks"):
+            self.V[self.stage.ids] = self.blocks.V
+        return self.V
+
+    def support(self) -> tuple[np.ndarray, np.ndarray]:
+        """A feasible dual point: balanced where the intercept is free."""
+        V = self.variables()
+        if self.problem.has_free_bias and not self.is_balanced():
+            V = repair(self.machine, V, self.problem.own, V)
+        support = np.flatnonzero(V.any(axis=1))
+        return support, V[support]
+
+    def is_balanced(self) -> bool:
+        T = self.machine.coefficients(self.V, self.problem.own)
+        total = float(np.abs(T).sum(axis=0).max(initial=0.0))
+        return bool(np.abs(T.sum(axis=0)).max(initial=0.0) <= 1e-12 * total)
+
+    def snapshot(self) -> tuple[np.ndarray, np.ndarray]:
+        support, V = self.support()
+        return support, self.machine.coefficients(V, self.problem.own[support])
+
+    # -- passes ------------------------------------------------------------------------------
+
+    def gradient(self, scores: np.ndarray) -> np.ndarray:
+        """dD/dv of the set from its class scores, the intercept not yet in them."""
+        blocks = self.blocks
+        own = blocks.own
+        rows = np.arange(len(own))
+        shifted = scores + self.stage.bias() if self.problem.has_free_bias else scores
+        if blocks.relative:
+            G = shifted - shifted[rows, own][:, None] + blocks.rival_target
+        else:
+            G = shifted + blocks.rival_target
+            G[rows, own] = shifted[rows, own] - blocks.own_target
+        if self.machine.p == 2:
+            centre = blocks.V - blocks.V.mean(axis=1, keepdims=True)
+            G += blocks.ridge[:, None] * centre
+        return G
+
+    def hard_cap(self) -> float:
+        """Stands for an infinite cap in estimates of the gap."""
+        if self.problem.is_hard or self.machine.p == 2:
+            return 2.0 * float(np.abs(self.blocks.V).max(initial=0.0)) or 1.0
+        return 0.0
+
+    def visit(self, end: int, threshold: float) -> tuple[int, np.ndarray]:
+        """One pass over the queue in compiled pieces; missing kernel rows are fetched ahead."""
+        totals = np.zeros(4)
+        progress, stage = self.progress, self.stage
+        hard_cap = self.hard_cap()
+        begin = 0
+        shuffle(self.queue, end, self.random)
+        while begin < end:
+            before = totals[VISITS]
+            started = time.perf_counter()
+            begin, end = descend_blocks(
+                stage.field,
+                self.blocks,
+                self.queue,
+                begin,
+                end,
+                threshold,
+                _RELAXATION,
+                hard_cap,
+                self.budget.visits,
+                totals,
+            )
+            self.budget.learn(time.perf_counter() - started, totals[VISITS] - before)
+            if begin < end:
+                if progress.why_stop():
+                    break
+                if isinstance(stage, KernelStage) and stage.pool.slot[self.queue[begin]] < 0:
+                    ahead = min(end, begin + max(1, min(64, stage.pool.capacity // 2)))
+                    stage.pool.fetch(self.queue[begin:ahead])
+        progress.iterations += 1
+        progress.steps += int(totals[STEPS])
+        progress.work += self.nominal_cost(totals)
+        if self.problem.has_free_bias:
+            self.move_bias()
+        return end, totals
+
+    def nominal_cost(self, totals: np.ndarray) -> float:
+        if isinstance(self.stage, KernelStage):
+            return 1e-9 * float(20.0 * totals[VISITS] + 3.0 * totals[STEPS] * len(self.stage.ids))
+        return float(totals[VISITS]) * 1e-9 * (30.0 + 0.3 * self.problem.X.shape[1])
+
+    def sums(self) -> np.ndarray:
+        return settled(self.machine, self.blocks.V, self.blocks.own).sum(axis=0)
+
+    def move_bias(self) -> None:
+        """The proximal step: b becomes what the penalised intercept has become."""
+        self.b = self.stage.bias()
+        self.b -= self.b.mean()
+        self.stage.set_bias(self.b, self.sums())
+
+    def passes(self, scores: np.ndarray, target: float) -> int:
+        """Passes until the gap that they find is below ``target``; the steps made."""
+        before = self.progress.steps
+        stage = self.stage
+        end = int(enlist(self.gradient(scores), self.blocks, self.queue))
+        threshold = 0.0
+        for _ in range(_PASSES_PER_CHECK[0 if stage.keeps_scores else 1]):
+            if not end:
+                break
+            queued = end
+            end, totals = self.visit(end, threshold)
+            if self.progress.why_stop():
+                break
+            if totals[GAP] <= target or not totals[STEPS]:
+                if not threshold or totals[GAP] <= target:
+                    break
+                threshold = 0.0
+            if isinstance(stage, KernelStage):
+                threshold = _THRESHOLD * float(totals[GAIN]) / max(queued, 1)
+                G = self.gradient(stage.inside_scores())
+                end = int(enlist(G, self.blocks, self.queue))
+        return self.progress.steps - before
+
+    # -- checks ------------------------------------------------------------------------------
+
+    def balance(self, scores: np.ndarray) -> None:
+        """Repair the variables of the set so that the certificate may be computed (19.4)."""
+        blocks = self.blocks
+        lack = self.machine.deficits(scores + self.b, blocks.own)
+        repaired = repair(self.machine, blocks.V, blocks.own, lack)
+        change = repaired - blocks.V
+        rows = np.flatnonzero(change.any(axis=1))
+        blocks.V[:] = repaired
+        blocks.total[:] = repaired.sum(axis=1)
+        if len(rows):
+            self.stage.shift(rows, change[rows])
+        self.stage.set_bias(self.b, self.sums())
+
+    def inside_scores(self) -> np.ndarray:
+        stage = self.stage
+        return stage.inside_scores() if isinstance(stage, KernelStage) else stage.scores()
+
+    def check(self) -> tuple[Values, np.ndarray, np.ndarray]:
+        """Values of the repaired point, scores of the set, and of all patterns."""
+        problem, stage, blocks = self.problem, self.stage, self.blocks
+        blocks.total[:] = blocks.V.sum(axis=1)
+        if isinstance(stage, KernelStage) and stage.has_all_rows():
+            stage.refresh(blocks.V, self.b)  # scores in single precision drift
+        if problem.has_free_bias:
+            self.balance(self.inside_scores())
+        if self.problem.is_hard or self.machine.p == 2:
+            self.rescale()
+        inside = self.inside_scores()
+        norm2 = stage.norm2(blocks.V, inside)
+        scores = inside
+        if isinstance(stage, KernelStage):
+            scores = np.empty((problem.n_patterns, problem.n_prototypes))
+            scores[stage.ids] = inside
+            outside = np.flatnonzero(self.outside)
+            C = settled(self.machine, blocks.V, blocks.own)
+            self.raw_outside = stage.against(outside, C)
+            scores[outside] = centred(self.machine, self.raw_outside.astype(np.float64))
+            self.progress.work += 1e-9 * len(outside) * len(stage.ids)
+        else:
+            self.progress.work += 1e-10 * scores.size * problem.X.shape[1]
+        support = np.flatnonzero(blocks.V.any(axis=1))
+        V = blocks.V[support]
+        T = self.machine.coefficients(V, blocks.own[support])
+        found = values_of(problem, scores, norm2, stage.ids[support], V, T, self.b)
+        self.merit = merit(found.primal, found.margin, norm2)
+        return found, inside, scores
+
+    def rescale(self) -> None:
+        """The dual of the hard margin is a cone: go to the best multiple of the point (5.10)."""
+        blocks, stage = self.blocks, self.stage
+        T = self.machine.coefficients(blocks.V, blocks.own)
+        norm2 = stage.norm2(blocks.V, self.inside_scores())
+        norm2 += float((T**2).sum(axis=1) @ blocks.ridge)
+        reward = self.machine.reward(blocks.V, blocks.own)
+        if norm2 <= 0.0 or reward <= 0.0:
+            return
+        blocks.V[:] *= reward / norm2
+        blocks.total[:] *= reward / norm2
+        self.b = self.b * (reward / norm2)
+        stage.refresh(blocks.V, self.b)
+
+    def grow(self, scores: np.ndarray) -> int:
+        """Patterns outside that violate their constraints join, worst first; how many did."""
+        stage = self.stage
+        if not isinstance(stage, KernelStage) or not self.outside.any():
+            return 0
+        outside = np.flatnonzero(self.outside)
+        lack = self.machine.deficits(scores[outside] + self.b, self.problem.own[outside])
+        worst = lack.max(axis=1)
+        order = np.argsort(-worst, kind="stable")
+        new = order[worst[order] > 0.0][: max(2 * len(stage.ids) // 3, 1000)]
+        if len(new):
+            self.variables()
+            stage.grow(outside[new], self.raw_outside[new])
+            self.adopt()
+        return len(new)
+
+    def polish(
+        self, support: np.ndarray, V: np.ndarray, judgement: Judgement
+    ) -> tuple[np.ndarray, np.ndarray, Judgement]:
+        """The last digits of a smooth machine, where they are cheap and the judge agrees."""
+        problem, progress = self.problem, self.progress
+        if not polishing_pays(problem, progress.stop.tol):
+            return support, V, judgement
+        found = polished(problem, self.variables())
+        if found is None:
+            return support, V, judgement
+        everyone = np.arange(problem.n_patterns)
+        progress.hint = found[1]
+        try:
+            better = progress.judged(everyone, found[0])
+        except FloatingPointError:
+            return support, V, judgement
+        if better.certificate.relative_gap > progress.stop.tol:
+            return support, V, judgement
+        support = np.flatnonzero(found[0].any(axis=1))
+        return support, found[0][support], better
+
+    def leap_to(self, V: np.ndarray, b: np.ndarray) -> None:
+        """Go on from a point that descent did not make, with every pattern in play."""
+        self.V, self.b = V, b
+        self.takes_all = True
+        self.prepare(False)
+
+    # -- the run -----------------------------------------------------------------------------
+
+    def run(self) -> Solution:
+        progress, problem, stop = self.progress, self.problem, self.progress.stop
+        idle = 0
+        leap = MachineLeap(problem, progress)
+        while True:
+            found, inside, scores = self.check()
+            progress.hint = self.b
+            relative = progress.record(found.primal, found.dual, int(self.blocks.n_active.sum()))
+            support, V = self.support()
+            if problem.is_hard or progress.deadline.seconds > 0.5:
+                progress.keep_if_best(self.merit, support, V)
+            progress.keep_reserve(len(support))
+            if relative <= stop.tol:
+                if not progress.can_judge(len(support)):
+                    return progress.finish("max_time", support, V)
+                judgement = progress.judged(support, V)
+                if judgement.certificate.relative_gap <= stop.tol:
+                    support, V, judgement = self.polish(support, V, judgement)
+                    return progress.finish("converged", support, V, judgement)
+                idle += 1
+            if is_not_separable(problem, found.dual):
+                return progress.finish("not_separable", support, V)
+            reason = progress.why_stop()
+            if reason is not None:
+                return progress.finish(reason, support, V)
+            if leap.is_worth_it():
+                point = leap.signed_point(found.dual, float(np.abs(self.blocks.V).max()))
+                if point is not None:
+                    self.leap_to(*point)
+                    continue
+            grown = self.grow(scores)
+            if grown:
+                inside = self.inside_scores()
+            gap = found.primal - found.dual
+            target = 0.1 * gap if np.isfinite(gap) else 0.0
+            if not problem.is_hard:
+                target = max(target, 0.3 * stop.tol * found.primal)
+            moved = self.passes(inside, target)
+            idle = 0 if moved or grown else idle + 1
+            if idle > 1:
+                if self.single:
+                    self.variables()
+                    self.prepare(False)
+                    idle = 0
+                elif idle > 3:
+                    return progress.finish("stalled", *self.support())
+                else:
+                    self.stage.refresh(self.blocks.V, self.b)
