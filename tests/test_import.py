@@ -19,9 +19,10 @@ ORDER = [
     {"fields"},
     {"problem"},
     {"certificate", "history", "scoring", "validation"},
+    {"hull_certificate"},
     {"solvers", "_callbacks"},
     {"outcome", "classifier"},
-    {"estimators", "multi_prototype"},
+    {"estimators", "multi_prototype", "convex_hull"},
     {"demo"},
 ]
 RANK = {name: rank for rank, row in enumerate(ORDER) for name in row}

@@ -28,6 +28,7 @@ _COMPILED_SOURCES = (
     "solvers/patterns.py",
     "solvers/body.py",
     "solvers/reassignment.py",
+    "solvers/pairs.py",
 )
 
 Function = TypeVar("Function", bound=Callable[..., Any])
