@@ -26,7 +26,15 @@ from polymargin.hull_certificate import (
 from polymargin.problem import OutOfTimeError, Problem, row_blocks
 from polymargin.scoring import linear_scores
 from polymargin.solvers.base import Budget, Deadline, Stop, deferred_interrupt, judge_seconds
-from polymargin.solvers.pairs import DONE, MISSING, descend_pairs, list_active, most_violating
+from polymargin.solvers.faces import FACE_LIMIT, descend_on_face
+from polymargin.solvers.pairs import (
+    BUDGET,
+    DONE,
+    MISSING,
+    descend_pairs,
+    list_active,
+    most_violating,
+)
 from polymargin.solvers.rows import KernelRows
 
 __all__ = ["HullSolution", "solve_hulls"]
@@ -35,6 +43,7 @@ _PREFETCH = 8  # rows computed together: the one that is missing and the next to
 _SAMPLE = 64  # examples of all classes together whose means choose the first weights
 _WORKING_SET = 1500
 _GRACE = 0.4  # seconds that a fit may go on after it was told to end
+_PATIENCE = 10  # pair steps per position in play before the face of the free weights is solved
 _TOUCHING = 1e-9  # no more progress and f below this part of the squared radius: the hulls meet
 
 
@@ -120,7 +129,8 @@ class HullRun:
     @property
     def rounding(self) -> float:
         """A violation that the arithmetic cannot tell from zero."""
-        return 8.0 * float(np.finfo(float).eps) * float(np.abs(self.g).max())
+        size = float(np.abs(self.g).max()) + self.n_classes * float(self.problem.diagonal.max())
+        return float(np.finfo(float).eps) * size
 
     def violation(self) -> float:
         return float(most_violating(self.g, self.u, self.cap, self.everyone, self.first)[0])
@@ -180,7 +190,9 @@ class HullRun:
                 return self.finish(reason)
             self.keep_reserve()
             before = self.steps
-            engine.descend(max(self.stop.tol * max(value, MEETING * self.scale), 0.0), gap)
+            goal = self.stop.tol * max(value, MEETING * self.scale)
+            if not engine.descend(goal, gap) and self.deadline.why_stop(self.steps) is None:
+                self.solve_face(engine.source)
             if self.steps > before:
                 trusted = True
             elif self.deadline.why_stop(self.steps) is None:
@@ -189,6 +201,21 @@ class HullRun:
                     return self.stalled(solution)
                 self.adopt(solution.judgement)
                 trusted = False
+
+    def solve_face(self, source: _Source) -> None:
+        """The exact minimum over the weights that are free now, as far as bounds allow."""
+        free = np.flatnonzero((self.u > 0.0) & (self.u < self.cap))
+        if not 1 < len(free) <= FACE_LIMIT:
+            return
+        label = self.label[free]
+        same = label[:, None] == label[None, :]
+        H = 2.0 * np.where(same, self.n_classes - 1.0, -1.0) * source.products(free)
+        new = descend_on_face(H, self.g[free], self.u[free], self.cap[free], label)
+        change = source.gradient(free, new - self.u[free])
+        # f(u + d) - f(u) = g'd + d'Kbar d
+        if (new - self.u[free]) @ (self.g[free] + 0.5 * change[free]) < 0.0:
+            self.u[free] = new
+            self.g += change
 
     def adopt(self, judgement: HullJudgement) -> None:
         """Go on from the judge's gradient."""
@@ -239,6 +266,10 @@ class _Source:
         """Positions and weights of (approximate) class means."""
         raise NotImplementedError
 
+    def products(self, positions: np.ndarray) -> np.ndarray:
+        """Kernel values between positions, in float64."""
+        raise NotImplementedError
+
 
 def _evenly(members: list[np.ndarray], count: int) -> tuple[np.ndarray, np.ndarray]:
     """At most ``count`` evenly spaced members of each class, with equal weights of sum 1."""
@@ -276,6 +307,13 @@ class _KernelSource(_Source):
             Z += coefficients @ rows.rows[rows.slot[some], :n]
         return 2.0 * (Q * Z[run.label, run.everyone] - Z.sum(axis=0))
 
+    def products(self, positions: np.ndarray) -> np.ndarray:
+        K = np.empty((len(positions), len(positions)))
+        for block in row_blocks(len(positions), max(1, min(256, self.rows.capacity // 2))):
+            self.rows.fetch(positions[block])
+            K[block] = self.rows.rows[self.rows.slot[positions[block]]][:, positions]
+        return K
+
 
 class _LinearSource(_Source):
     """Explicit prototypes: one product with the data gives every gradient."""
@@ -297,6 +335,14 @@ class _LinearSource(_Source):
             own[rows] = S[np.arange(len(S)), problem.label[rows]]
         return 2.0 * Q * own[run.order]
 
+    def products(self, positions: np.ndarray) -> np.ndarray:
+        """Around the mean, where that costs nothing: f does not see a shift."""
+        X = self.run.problem.X[self.run.order[positions]].astype(np.float64)
+        if sp.issparse(X):
+            return np.ascontiguousarray((X @ X.T).toarray())
+        X -= X.mean(axis=0)
+        return np.asarray(X @ X.T)
+
 
 # -- how weights move --------------------------------------------------------------------------
 
@@ -304,8 +350,11 @@ class _LinearSource(_Source):
 class _Engine:
     """Something that lowers f; ``descend`` leaves ``run.g`` right everywhere."""
 
-    def descend(self, goal: float, gap: float) -> None:
-        """Towards a gap of ``goal``; it is ``gap`` now."""
+    def __init__(self, run: HullRun, source: _Source) -> None:
+        self.run, self.source = run, source
+
+    def descend(self, goal: float, gap: float) -> bool:
+        """Towards a gap of ``goal``; it is ``gap`` now.  False: it goes slowly."""
         raise NotImplementedError
 
 
@@ -315,38 +364,46 @@ def _target(run: HullRun, goal: float, gap: float) -> float:
     return max(worst * min(max(0.7 * goal / max(gap, 1e-300), 0.02), 0.5), run.rounding)
 
 
+def _patience(run: HullRun, n_active: int) -> int:
+    """Pair steps after which the free weights are looked at as a whole."""
+    return min(run.stop.max_iter - run.steps, 2000 + _PATIENCE * n_active)
+
+
 class _RowDescent(_Engine):
     """Pairs on kernel rows of all positions; the list of those in play shrinks."""
 
     def __init__(self, run: HullRun, source: _KernelSource) -> None:
-        self.run, self.source = run, source
+        super().__init__(run, source)
+        self.rows, self.diagonal = source.rows, source.diagonal
         self.budget = Budget(3.0)
 
-    def descend(self, goal: float, gap: float) -> None:
-        run, rows, source = self.run, self.source.rows, self.source
+    def descend(self, goal: float, gap: float) -> bool:
+        run, rows = self.run, self.rows
         target = _target(run, goal, gap)
         active, first = self.shrunk()
         run.active = len(active)
         before = run.u.copy()
+        left = _patience(run, len(active))
         try:
-            while True:
-                left = run.stop.max_iter - run.steps
+            while left > 0:
                 size = min(left, max(16, self.budget.visits // (3 * len(active))))
                 started = time.perf_counter()
                 state, steps, _, i, j = descend_pairs(
-                    rows.rows, rows.slot, rows.used, rows.tick, source.diagonal,
+                    rows.rows, rows.slot, rows.used, rows.tick, self.diagonal,
                     run.u, run.cap, run.g, active, first, target, size,
                 )  # fmt: skip
                 run.steps += steps
+                left -= steps
                 if state == MISSING:
                     self.fetch(i, j)
                 elif state == DONE:
-                    break
+                    return True
                 else:
                     seconds = time.perf_counter() - started
                     self.budget.learn(seconds, 3.0 * steps * len(active))
                 if run.deadline.why_stop(run.steps):
                     break
+            return False
         finally:
             if len(active) < len(run.order):
                 self.restore(active, before)
@@ -372,7 +429,7 @@ class _RowDescent(_Engine):
 
     def fetch(self, i: int, j: int) -> None:
         """The missing row, and those of the positions likely to be asked for next."""
-        run, rows = self.run, self.source.rows
+        run, rows = self.run, self.rows
         wanted = i if j < 0 else j
         own = run.members[int(run.label[wanted])]
         movable = run.u[own] < run.cap[own] if j < 0 else run.u[own] > 0.0
@@ -388,12 +445,12 @@ class _PrototypeDescent(_Engine):
     """Pairs on the inner products of a working set; prototypes carry the rest (linear kernels)."""
 
     def __init__(self, run: HullRun, source: _Source) -> None:
-        self.run, self.source = run, source
+        super().__init__(run, source)
         self.budget = Budget(3.0)
         self.chosen = np.empty(0, dtype=np.int64)
         self.gram = np.empty((0, 0))
 
-    def descend(self, goal: float, gap: float) -> None:
+    def descend(self, goal: float, gap: float) -> bool:
         run = self.run
         target = _target(run, goal, gap)
         self.gather(self.choose())
@@ -404,19 +461,19 @@ class _PrototypeDescent(_Engine):
         u, cap, g = run.u[chosen], run.cap[chosen], run.g[chosen]
         everyone, used, tick = np.arange(m), np.zeros(m, np.int64), np.zeros(1, np.int64)
         diagonal = np.diagonal(gram).copy()
-        while True:
-            left = run.stop.max_iter - run.steps
+        left, state = _patience(run, m), BUDGET
+        while left > 0 and state != DONE and not run.deadline.why_stop(run.steps):
             size = min(left, max(16, self.budget.visits // (3 * m)))
             started = time.perf_counter()
             state, steps, *_ = descend_pairs(
                 gram, everyone, used, tick, diagonal, u, cap, g, everyone, first, target, size
             )
             run.steps += steps
+            left -= steps
             self.budget.learn(time.perf_counter() - started, 3.0 * steps * m)
-            if state == DONE or run.deadline.why_stop(run.steps):
-                break
         run.u[chosen] = u
         run.refresh(self.source)
+        return bool(state == DONE)
 
     def choose(self) -> np.ndarray:
         """The most violating positions of every class, from both ends."""
@@ -436,33 +493,24 @@ class _PrototypeDescent(_Engine):
         return np.unique(np.concatenate(found))
 
     def gather(self, chosen: np.ndarray) -> None:
-        """Inner products of the working set, around its mean: f does not see a shift."""
+        """Inner products of the working set, kept while it stays the same."""
         if np.array_equal(chosen, self.chosen):
             return
-        run = self.run
-        X = run.problem.X[run.order[chosen]].astype(np.float64)
         self.chosen = chosen
-        if sp.issparse(X):
-            self.gram = np.ascontiguousarray((X @ X.T).toarray())
-            return
-        X -= X.mean(axis=0)
-        self.gram = X @ X.T
+        self.gram = self.source.products(chosen)
 
 
 class _FrankWolfe(_Engine):
     """Towards the best vertex, with exact line search."""
 
-    def __init__(self, run: HullRun, source: _Source) -> None:
-        self.run, self.source = run, source
-
-    def descend(self, goal: float, gap: float) -> None:
+    def descend(self, goal: float, gap: float) -> bool:
         run = self.run
         until = time.perf_counter() + 0.1
         while time.perf_counter() < until and run.steps < run.stop.max_iter:
             vertex = linear_minimum(run.g, run.cap, run.members)
             gap = float((run.u - vertex) @ run.g)
             if gap <= goal:
-                return
+                break
             at = np.flatnonzero(vertex)
             slope = self.source.gradient(at, vertex[at]) - run.g
             curvature = float((vertex - run.u) @ slope)  # 2 d'Kbar d
@@ -470,5 +518,4 @@ class _FrankWolfe(_Engine):
             run.u += theta * (vertex - run.u)
             run.g += theta * slope
             run.steps += 1
-            if theta * gap <= 1e-17 * max(abs(float(run.u @ run.g)), run.scale * MEETING):
-                return
+        return True  # plain Frank-Wolfe solves no faces
