@@ -374,7 +374,7 @@ def resolve_eta(eta: float, scale: str, ready: Prepared) -> float:
     if eta < smallest * (1.0 - 1e-12):
         which = ready.classes[mass.argmin()]
         raise ValueError(
-            f"eta={eta:g} is infeasible: class {which!r} has a total weight of {mass.min():g}, so "
+            f"eta={eta:g} is infeasible: class {which} has a total weight of {mass.min():g}, so "
             f"the smallest feasible eta is {smallest!r}. Use that or more, or "
             "eta_scale='relative', which is feasible for any data."
         )
