@@ -72,8 +72,9 @@ def linear_minimum(g: np.ndarray, cap: np.ndarray, members: Sequence[np.ndarray]
     s = np.zeros_like(g)
     for own in members:
         order = own[np.argsort(g[own], kind="stable")]
-        filled = np.minimum(np.cumsum(cap[order]), 1.0)
-        s[order] = np.diff(filled, prepend=0.0)
+        room = cap[order]
+        before = np.cumsum(room) - room
+        s[order] = np.minimum(room, np.maximum(1.0 - before, 0.0))
     return s
 
 

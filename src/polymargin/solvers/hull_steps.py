@@ -38,6 +38,7 @@ _PREFETCH = 8  # rows computed together: the one that is missing and the next to
 _SPARSE_PREFETCH = 64  # a product of sparse rows first copies all of the data
 _SAMPLE = 64  # examples of all classes together whose means choose the first weights
 _WORKING_SET = 1500
+_NANOSECONDS = 3.0  # of a visit to a position, until it is measured
 _PATIENCE = 10  # pair steps per position in play before the face of the free weights is solved
 
 
@@ -163,7 +164,7 @@ class RowDescent(Engine):
     def __init__(self, run: HullRun, source: KernelSource) -> None:
         super().__init__(run, source)
         self.rows, self.diagonal = source.rows, source.diagonal
-        self.budget = Budget(3.0)
+        self.budget = Budget(_NANOSECONDS)
         self.together = _SPARSE_PREFETCH if sp.issparse(run.problem.X) else _PREFETCH
 
     def descend(self, goal: float, gap: float) -> bool:
@@ -235,7 +236,7 @@ class PrototypeDescent(Engine):
 
     def __init__(self, run: HullRun, source: Source) -> None:
         super().__init__(run, source)
-        self.budget = Budget(3.0)
+        self.budget = Budget(_NANOSECONDS)
         self.chosen = np.empty(0, dtype=np.int64)
         self.gram = np.empty((0, 0))
 
