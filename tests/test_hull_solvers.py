@@ -15,9 +15,10 @@ from sklearn.exceptions import ConvergenceWarning
 from test_convex_hull import clouds
 from test_stopping import PROMPT, CtrlC
 
-from polymargin import ConvexHullSVC
+from polymargin import CollapsedModelWarning, ConvexHullSVC
 from polymargin.hull_certificate import class_members, linear_minimum, thresholds
 from polymargin.solvers.faces import descend_on_face
+from polymargin.solvers.hull_interior import interior_point
 
 FIT = {"gamma": 0.3, "tol": 1e-8}
 
@@ -106,6 +107,39 @@ def test_large_face():
     wide = descend_on_face(H, H @ u, u + 100, np.full(400, 1e3), y) - 100
     gradient = H @ wide
     assert max(np.ptp(gradient[y == k]) for k in range(3)) < 1e-6 * np.abs(H @ u).max()
+
+
+@pytest.mark.parametrize("cap", [1.0, 0.15])
+def test_interior_point(cap):
+    """Near the optimum of a general QP solver; no interior or no time: no point."""
+    X, y = clouds(45, 3)
+    K, caps = ref.rbf(X, X, 0.3), np.full(45, cap)
+    H = 2 * slow.kbar(K, y)
+    u = interior_point(H, caps, y, 3, lambda value: 1e-8 * value, lambda: None)
+    _, value = slow.solve_qp(K, y, caps)
+    assert 0.5 * u @ H @ u == pytest.approx(value, rel=1e-6)
+    np.testing.assert_allclose(np.bincount(y, u), 1.0)
+    assert u.min() > 0
+    assert interior_point(H, np.full(45, 1 / 15), y, 3, lambda value: 0.0, lambda: None) is None
+    assert interior_point(H, caps, y, 3, lambda value: 0.0, lambda: "max_time") is None
+
+
+def test_noise_with_a_smooth_kernel():
+    """Hulls that almost meet: the interior point shows that they do, within rounding."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(500, 2)), np.arange(500) % 2
+    with pytest.warns(CollapsedModelWarning):
+        model = ConvexHullSVC(gamma=0.3).fit(X, y)
+    assert model.status_ == "hulls_meet"
+
+
+def test_out_of_precision():
+    """A gap below rounding ends as stalled, soon, with the gap in the warning."""
+    X, y = clouds(100, 4, 2, seed=5, distance=0.5)
+    model = ConvexHullSVC(gamma=0.3, tol=1e-15)
+    with pytest.warns(ConvergenceWarning, match="stalled"):
+        model.fit(X, y)
+    assert model.n_iter_ < 500_000
 
 
 def test_creeping_pairs():

@@ -84,7 +84,7 @@ class ConvexHullSVC(LargeMarginClassifier):
     solver : {"auto", "smo", "frank_wolfe"}, default="auto"
         Pairs of weights within classes ("auto"; linear kernels keep the prototypes explicitly), or
         Frank-Wolfe with line search, which is simple and slow beyond a gap of 1e-3.
-    max_iter : int, default=10000000
+    max_iter : int, default=1000000
         Steps: pairs, or Frank-Wolfe iterations.
     max_time : float or None, default=None
         Seconds; the model so far is kept.  Where its certificate would not fit into the limit,
@@ -172,7 +172,7 @@ class ConvexHullSVC(LargeMarginClassifier):
         eta_scale: str = "absolute",
         tol: float = 1e-6,
         solver: str = "auto",
-        max_iter: int = 10_000_000,
+        max_iter: int = 1_000_000,
         max_time: float | None = None,
         cache_mb: float = 1000,
         n_jobs: int | None = None,

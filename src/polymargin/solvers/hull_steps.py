@@ -139,6 +139,8 @@ class LinearSource(Source):
 class Engine:
     """Something that lowers f; ``descend`` leaves ``run.g`` right everywhere."""
 
+    may_stall = True  # many checks without gain mean that there is none to be had
+
     def __init__(self, run: HullRun, source: Source) -> None:
         self.run, self.source = run, source
 
@@ -291,7 +293,9 @@ class PrototypeDescent(Engine):
 
 
 class FrankWolfe(Engine):
-    """Towards the best vertex, with exact line search."""
+    """Towards the best vertex, with exact line search: slow, but it gets there."""
+
+    may_stall = False
 
     def descend(self, goal: float, gap: float) -> bool:
         run = self.run

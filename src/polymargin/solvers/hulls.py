@@ -23,6 +23,7 @@ from polymargin.hull_certificate import (
 from polymargin.problem import OutOfTimeError, Problem
 from polymargin.solvers.base import Deadline, Stop, deferred_interrupt, judge_seconds
 from polymargin.solvers.faces import FACE_LIMIT, descend_on_face
+from polymargin.solvers.hull_interior import INTERIOR_LIMIT, interior_point
 from polymargin.solvers.hull_steps import (
     Engine,
     FrankWolfe,
@@ -37,6 +38,8 @@ from polymargin.solvers.pairs import most_violating
 __all__ = ["HullSolution", "solve_hulls"]
 
 _GRACE = 0.4  # seconds that a fit may go on after it was told to end
+_LEAP_AFTER = 3
+_GIVE_UP_AFTER = 20
 _TOUCHING = 1e-9  # no more progress and f below this part of the squared radius: the hulls meet
 
 
@@ -101,6 +104,9 @@ class HullRun:
         self.scale = spread(problem)
         self.steps = 0
         self.active = len(self.order)
+        self.creeping = 0  # descents that ran out of patience
+        self.marks = (np.inf, np.inf)  # f and the gap when one of them last fell
+        self.idle = 0  # checks since then
 
     def start(self, source: Source) -> None:
         """From the vertex that the gradient at the class means (kernels: of a few) points to."""
@@ -180,11 +186,13 @@ class HullRun:
             reason = self.deadline.why_stop(self.steps)
             if reason is not None:
                 return self.finish(reason)
+            if engine.may_stall and self.is_stuck(value, gap):
+                return self.stalled(self.finish("stalled"))
             self.keep_reserve()
             before = self.steps
             goal = self.stop.tol * max(value, MEETING * self.scale)
             if not engine.descend(goal, gap) and self.deadline.why_stop(self.steps) is None:
-                self.solve_face(engine.source)
+                self.hurry(engine.source)
             if self.steps > before:
                 trusted = True
             elif self.deadline.why_stop(self.steps) is None:
@@ -193,6 +201,52 @@ class HullRun:
                     return self.stalled(solution)
                 self.adopt(solution.judgement)
                 trusted = False
+
+    def is_stuck(self, value: float, gap: float) -> bool:
+        """Whether many checks in a row saw neither f nor the gap fall."""
+        if gap < 0.9 * self.marks[1] or value < 0.999 * self.marks[0]:
+            self.marks = (value, gap)
+            self.idle = 0
+        self.idle += 1
+        return self.idle > _GIVE_UP_AFTER
+
+    def hurry(self, source: Source) -> None:
+        """Pairs creep: solve for the free weights, and soon leap by interior point."""
+        self.solve_face(source)
+        self.creeping += 1
+        if self.creeping == _LEAP_AFTER and len(self.order) <= INTERIOR_LIMIT:
+            self.leap(source)
+
+    def leap(self, source: Source) -> None:
+        """Go on from the interior point, rounded to bounds, if it is lower."""
+        same = self.label[:, None] == self.label[None, :]
+        H = 2.0 * np.where(same, self.n_classes - 1.0, -1.0) * source.products(self.everyone)
+        point = interior_point(
+            H,
+            self.cap,
+            self.label,
+            self.n_classes,
+            lambda value: self.stop.tol * max(value, MEETING * self.scale),
+            self.deadline.why_end,
+        )
+        if point is None:
+            return
+        largest = np.zeros(self.n_classes)
+        np.maximum.at(largest, self.label, point)
+        point[point < 1e-7 * largest[self.label]] = 0.0
+        full = point > self.cap - 1e-7 * largest[self.label]
+        point = np.where(full, self.cap, point)
+        excess = np.bincount(self.label, point, self.n_classes) - 1.0
+        free = np.where(full, 0.0, point)
+        total = np.bincount(self.label, free, self.n_classes)
+        share = np.divide(excess, total, out=np.zeros_like(excess), where=total > 0.0)
+        point = np.clip(point - share[self.label] * free, 0.0, self.cap)
+        if np.abs(np.bincount(self.label, point, self.n_classes) - 1.0).max() > 1e-12:
+            return
+        support = np.flatnonzero(point)
+        g = source.gradient(support, point[support])
+        if point @ g < self.u @ self.g:
+            self.u, self.g = point, g
 
     def solve_face(self, source: Source) -> None:
         """The exact minimum over the weights that are free now, as far as bounds allow."""
