@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from benchmarks import covtype, linear, machine, rbf
+from benchmarks import covtype, hulls, linear, machine, rbf
 from benchmarks.options import Options
 from benchmarks.report import Report, publish
 
@@ -14,6 +14,7 @@ BENCHMARKS: dict[str, Callable[[Options], Report]] = {
     "linear": linear.run,
     "rbf": rbf.run,
     "covtype": covtype.run,
+    "hulls": hulls.run,
 }
 
 
