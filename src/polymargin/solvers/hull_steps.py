@@ -83,18 +83,19 @@ class KernelSource(Source):
         return _evenly(self.run.members, max(1, _SAMPLE // self.run.n_classes))
 
     def gradient(self, positions: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        run, rows, n = self.run, self.rows, len(self.run.order)
-        Q = run.n_classes
-        Z = np.zeros((Q, n))  # sum over the positions of class c of w_p K[p, :]
+        run, rows, n, Q = self.run, self.rows, len(self.run.order), self.run.n_classes
+        total, own = np.zeros(n), np.zeros(n)  # sum_p w_p K[p, :], over everybody and one's class
         size = max(1, min(256, rows.capacity // 2))
         for block in row_blocks(len(positions), size):
             run.ask()
-            some = positions[block]
+            some, w = positions[block], weights[block]
             rows.fetch(some)
-            coefficients = np.zeros((Q, len(some)))
-            coefficients[run.label[some], np.arange(len(some))] = weights[block]
-            Z += coefficients @ rows.rows[rows.slot[some], :n]
-        return 2.0 * (Q * Z[run.label, run.everyone] - Z.sum(axis=0))
+            K = rows.rows[rows.slot[some], :n]
+            total += w @ K
+            for k in np.unique(run.label[some]):
+                mine, members = run.label[some] == k, slice(run.first[k], run.first[k + 1])
+                own[members] += w[mine] @ K[mine, members]
+        return 2.0 * (Q * own - total)
 
     def products(self, positions: np.ndarray) -> np.ndarray:
         K = np.empty((len(positions), len(positions)))
