@@ -119,7 +119,8 @@ def test_interior_point(cap):
     _, value = slow.solve_qp(K, y, caps)
     assert 0.5 * u @ H @ u == pytest.approx(value, rel=1e-6)
     np.testing.assert_allclose(np.bincount(y, u), 1.0)
-    assert u.min() > 0
+    assert u.min() == 0
+    assert u.max() <= cap
     assert interior_point(H, np.full(45, 1 / 15), y, 3, lambda value: 0.0, lambda: None) is None
     assert interior_point(H, caps, y, 3, lambda value: 0.0, lambda: "max_time") is None
 

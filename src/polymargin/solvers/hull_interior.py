@@ -16,6 +16,7 @@ __all__ = ["INTERIOR_LIMIT", "interior_point"]
 
 INTERIOR_LIMIT = 2000
 _MAX_ITERATIONS = 80
+_NEAR = 1e-7  # of the largest weight of the class: a bound this near is meant
 _BACK = 0.995  # of the way to the nearest bound
 
 
@@ -30,8 +31,8 @@ def interior_point(
     """Weights near the minimum of u'Hu / 2 with class sums 1 and 0 <= u <= cap, or None.
 
     Problem card: (7.1) with H = 2 Kbar.  Predictor and corrector steps on the optimality conditions
-    Hu - y_class - z + w = 0, uz = (cap - u) w = mu -> 0.  None where there is no interior or no
-    time.
+    Hu - y_class - z + w = 0, uz = (cap - u) w = mu -> 0.  None where there is no interior, no
+    time, or no feasible rounding.
 
     Parameters
     ----------
@@ -51,7 +52,24 @@ def interior_point(
         value = 0.5 * float(state.u @ state.Hu)
         if state.gap <= 0.1 * goal(value) or not state.step():
             break
-    return state.u
+    return _rounded(state.u, cap, label, n_classes)
+
+
+def _rounded(
+    u: np.ndarray, cap: np.ndarray, label: np.ndarray, n_classes: int
+) -> np.ndarray | None:
+    """Weights next to a bound go there; the others share what that takes from the class sums."""
+    largest = np.zeros(n_classes)
+    np.maximum.at(largest, label, u)
+    near = _NEAR * largest[label]
+    full = u > cap - near
+    free = np.where(full | (u < near), 0.0, u)
+    fixed = np.bincount(label[full], cap[full], n_classes)
+    total = np.bincount(label, free, n_classes)
+    factor = np.divide(1.0 - fixed, total, out=np.ones(n_classes), where=total > 0.0)
+    u = np.clip(np.where(full, cap, free * factor[label]), 0.0, cap)
+    sums = np.bincount(label, u, n_classes)
+    return u if np.abs(sums - 1.0).max() <= 1e-12 else None
 
 
 class _State:

@@ -168,39 +168,40 @@ class HullRun:
 
     def run(self, engine: Engine) -> HullSolution:
         """Descend and check until the gap is certified, or a reason to end comes first."""
-        trusted = True  # the gradient was not refreshed since the last progress
+        is_fresh = False  # whether the gradient came from the judge and nothing moved since
         while True:
             value, gap, relative = self.check()
-            if relative <= self.stop.tol or value <= MEETING * self.scale:
-                status = "hulls_meet" if value <= MEETING * self.scale else "converged"
-                solution = self.finish(status)
-                if status == "hulls_meet" or solution.status != "converged":
+            if value <= MEETING * self.scale:
+                return self.finish("hulls_meet")
+            if relative <= self.stop.tol:
+                solution = self.finish("converged")
+                proved = solution.judgement.certificate.relative_gap <= self.stop.tol
+                if proved or solution.status != "converged":
                     return solution
-                if solution.judgement.certificate.relative_gap <= self.stop.tol:
-                    return solution
-                if not trusted:
-                    return self.stalled(solution)
-                self.adopt(solution.judgement)
-                trusted = False
-                continue
-            reason = self.deadline.why_stop(self.steps)
-            if reason is not None:
-                return self.finish(reason)
-            if engine.may_stall and self.is_stuck(value, gap):
-                return self.stalled(self.finish("stalled"))
-            self.keep_reserve()
-            before = self.steps
-            goal = self.stop.tol * max(value, MEETING * self.scale)
-            if not engine.descend(goal, gap) and self.deadline.why_stop(self.steps) is None:
-                self.hurry(engine.source)
-            if self.steps > before:
-                trusted = True
-            elif self.deadline.why_stop(self.steps) is None:
+            else:
+                reason = self.deadline.why_stop(self.steps)
+                if reason is not None:
+                    return self.finish(reason)
+                if engine.may_stall and self.is_stuck(value, gap):
+                    return self.stalled(self.finish("stalled"))
+                if self.descend(engine, value, gap):
+                    is_fresh = False
+                    continue
                 solution = self.finish("stalled")
-                if not trusted:
-                    return self.stalled(solution)
-                self.adopt(solution.judgement)
-                trusted = False
+            if is_fresh:
+                return self.stalled(solution)
+            self.adopt(solution.judgement)
+            is_fresh = True
+
+    def descend(self, engine: Engine, value: float, gap: float) -> bool:
+        """Steps of the engine, and more where it creeps; False where nothing moved."""
+        self.keep_reserve()
+        before = self.steps
+        goal = self.stop.tol * max(value, MEETING * self.scale)
+        in_time = engine.descend(goal, gap) or self.deadline.why_stop(self.steps) is not None
+        if not in_time:
+            self.hurry(engine.source)
+        return self.steps > before or self.deadline.why_stop(self.steps) is not None
 
     def is_stuck(self, value: float, gap: float) -> bool:
         """Whether many checks in a row saw neither f nor the gap fall."""
@@ -217,12 +218,16 @@ class HullRun:
         if self.creeping == _LEAP_AFTER and len(self.order) <= INTERIOR_LIMIT:
             self.leap(source)
 
+    def second_derivatives(self, source: Source, positions: np.ndarray) -> np.ndarray:
+        """2 Kbar between positions."""
+        label = self.label[positions]
+        same = label[:, None] == label[None, :]
+        return 2.0 * np.where(same, self.n_classes - 1.0, -1.0) * source.products(positions)
+
     def leap(self, source: Source) -> None:
         """Go on from the interior point, rounded to bounds, if it is lower."""
-        same = self.label[:, None] == self.label[None, :]
-        H = 2.0 * np.where(same, self.n_classes - 1.0, -1.0) * source.products(self.everyone)
         point = interior_point(
-            H,
+            self.second_derivatives(source, self.everyone),
             self.cap,
             self.label,
             self.n_classes,
@@ -230,18 +235,6 @@ class HullRun:
             self.deadline.why_end,
         )
         if point is None:
-            return
-        largest = np.zeros(self.n_classes)
-        np.maximum.at(largest, self.label, point)
-        point[point < 1e-7 * largest[self.label]] = 0.0
-        full = point > self.cap - 1e-7 * largest[self.label]
-        point = np.where(full, self.cap, point)
-        excess = np.bincount(self.label, point, self.n_classes) - 1.0
-        free = np.where(full, 0.0, point)
-        total = np.bincount(self.label, free, self.n_classes)
-        share = np.divide(excess, total, out=np.zeros_like(excess), where=total > 0.0)
-        point = np.clip(point - share[self.label] * free, 0.0, self.cap)
-        if np.abs(np.bincount(self.label, point, self.n_classes) - 1.0).max() > 1e-12:
             return
         support = np.flatnonzero(point)
         g = source.gradient(support, point[support])
@@ -253,13 +246,12 @@ class HullRun:
         free = np.flatnonzero((self.u > 0.0) & (self.u < self.cap))
         if not 1 < len(free) <= FACE_LIMIT:
             return
-        label = self.label[free]
-        same = label[:, None] == label[None, :]
-        H = 2.0 * np.where(same, self.n_classes - 1.0, -1.0) * source.products(free)
-        new = descend_on_face(H, self.g[free], self.u[free], self.cap[free], label)
-        change = source.gradient(free, new - self.u[free])
+        H = self.second_derivatives(source, free)
+        u, label = self.u[free], self.label[free]
+        new = descend_on_face(H, self.g[free], u, self.cap[free], label)
+        change = source.gradient(free, new - u)
         # f(u + d) - f(u) = g'd + d'Kbar d
-        if (new - self.u[free]) @ (self.g[free] + 0.5 * change[free]) < 0.0:
+        if (new - u) @ (self.g[free] + 0.5 * change[free]) < 0.0:
             self.u[free] = new
             self.g += change
 
