@@ -203,6 +203,25 @@ def test_more_rows_than_the_working_set():
     np.testing.assert_allclose(linear.decision_function(X), rows.decision_function(X), atol=1e-2)
 
 
+def test_many_classes():
+    """More classes than one working set has room for."""
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(400), 4)
+    X = 5.0 * rng.normal(size=(400, 10))[y] + rng.normal(size=(1600, 10))
+    linear = ConvexHullSVC(0.5, kernel="linear").fit(X, y)
+    assert linear.status_ == "converged"
+    rows = ConvexHullSVC(0.5, kernel="poly", degree=1, gamma=1.0).fit(X, y)
+    assert linear.certificate_.primal == pytest.approx(rows.certificate_.primal, rel=2e-6)
+
+
+def test_examples_of_the_documentation():
+    import doctest
+
+    from polymargin import convex_hull
+
+    assert doctest.testmod(convex_hull).failed == 0
+
+
 def test_data_far_from_the_origin():
     X, y = clouds(distance=3.0)
     near = ConvexHullSVC(0.1, kernel="linear").fit(X, y)

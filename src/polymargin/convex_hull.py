@@ -131,7 +131,7 @@ class ConvexHullSVC(LargeMarginClassifier):
     Notes
     -----
     There is no loss and hence no C: the objective does not see training errors, and for three or
-    more classes data that a linear model separates may be misclassified (the example below).
+    more classes data that a linear model separates may be misclassified (see the last example).
 
     Where the (reduced) hulls have a common point, f is 0, every score is 0 and every prediction is
     a tie; a ``CollapsedModelWarning`` says so.  Use a smaller ``eta`` or another kernel.
@@ -153,6 +153,14 @@ class ConvexHullSVC(LargeMarginClassifier):
     >>> model = ConvexHullSVC(eta=0.1).fit(scale(X), y)
     >>> model.certificate_.relative_gap <= 1e-6
     True
+
+    The middle of three classes on a line never wins, although a linear model separates them:
+
+    >>> X, y = [[0.0], [1.5], [2.5], [4.0]], [0, 1, 1, 2]
+    >>> ConvexHullSVC(kernel="linear").fit(X, y).predict(X).tolist()
+    [0, 0, 2, 2]
+    >>> ConvexHullSVC(gamma=1.0).fit(X, y).predict(X).tolist()
+    [0, 1, 1, 2]
     """
 
     # what the base class reads of machines with a loss and an intercept

@@ -269,16 +269,21 @@ class PrototypeDescent(Engine):
         return bool(state == DONE)
 
     def choose(self) -> np.ndarray:
-        """The most violating positions of every class, from both ends."""
+        """The most violating positions, from both ends, of the most violating classes."""
         run = self.run
         if len(run.order) <= _WORKING_SET:
             return run.everyone
-        quota = max(4, _WORKING_SET // (2 * run.n_classes))
+        low = np.array(
+            [run.g[own][run.u[own] < run.cap[own]].min(initial=np.inf) for own in run.members]
+        )
+        high = np.array([run.g[own][run.u[own] > 0.0].max() for own in run.members])
+        classes = np.argsort(low - high, kind="stable")[: _WORKING_SET // 8]
+        quota = _WORKING_SET // (2 * len(classes))
         found = []
-        for own in run.members:
+        for k in classes:
+            own = run.members[k]
             g, u, cap = run.g[own], run.u[own], run.cap[own]
-            low, high = g[u < cap].min(initial=np.inf), g[u > 0.0].max()
-            for keys, at in ((g, (u < cap) & (g < high)), (-g, (u > 0.0) & (g > low))):
+            for keys, at in ((g, (u < cap) & (g < high[k])), (-g, (u > 0.0) & (g > low[k]))):
                 some = own[at]
                 if len(some) > quota:
                     some = some[np.argpartition(keys[at], quota)[:quota]]
