@@ -19,7 +19,12 @@ from polymargin.certificate import prototypes
 from polymargin.classifier import LargeMarginClassifier, Prepared
 from polymargin.exceptions import CollapsedModelWarning, warn_user
 from polymargin.history import History
-from polymargin.hull_certificate import HullJudgement, hull_coefficients, judge_hulls
+from polymargin.hull_certificate import (
+    HullJudgement,
+    centred_prototypes,
+    hull_coefficients,
+    judge_hulls,
+)
 from polymargin.machines import MACHINES
 from polymargin.problem import Problem
 from polymargin.scoring import linear_scores
@@ -291,7 +296,7 @@ class ConvexHullSVC(LargeMarginClassifier):
         }
         if ready.kernel.is_linear:
             V = prototypes(problem, support, np.eye(Q)[label] * u[:, None])
-            W = np.zeros_like(V) if model.is_tie else V - V.mean(axis=0)
+            W = centred_prototypes(problem, support, tau)
             found |= {"prototypes_": V, "center_": V.mean(axis=0), "coef_": W}
             if Q == 2:
                 found |= {"coef_": W[1:] - W[:1], "intercept_": shift[:1] - shift[1:]}

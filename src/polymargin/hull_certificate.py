@@ -19,6 +19,7 @@ from polymargin.scoring import KernelModel, linear_scores
 __all__ = [
     "MEETING",
     "HullJudgement",
+    "centred_prototypes",
     "certify_hulls",
     "class_members",
     "hull_coefficients",
@@ -65,6 +66,21 @@ def hull_coefficients(label: np.ndarray, u: np.ndarray, n_classes: int) -> np.nd
     tau = np.repeat(-u[:, None] / n_classes, n_classes, axis=1)
     tau[np.arange(len(u)), label] += u
     return tau
+
+
+def centred_prototypes(problem: Problem, support: np.ndarray, tau: np.ndarray) -> np.ndarray:
+    """v_k - c (Q, d) of a linear kernel from the coefficients above.
+
+    Their columns sum to zero, so the data may be shifted: near the origin less is lost to rounding.
+    """
+    X = problem.X
+    if sp.issparse(X):
+        return prototypes(problem, support, tau)
+    shift = X[support[:256]].mean(axis=0, dtype=np.float64)
+    W = np.zeros((tau.shape[1], X.shape[1]))
+    for rows in row_blocks(len(support), 2048):
+        W += tau[rows].T @ (X[support[rows]] - shift)
+    return W
 
 
 def linear_minimum(g: np.ndarray, cap: np.ndarray, members: Sequence[np.ndarray]) -> np.ndarray:
@@ -214,7 +230,7 @@ def _scorer(
     """Scores <v_k - c, phi(x)> of chosen training examples."""
     X, zero = problem.X, np.zeros(problem.n_prototypes)
     if problem.kernel.is_linear:
-        W = prototypes(problem, support, tau)
+        W = centred_prototypes(problem, support, tau)
         return lambda rows: linear_scores(X[rows], W, zero, problem.n_jobs)
     landmarks = support if problem.kernel.name == "precomputed" else X[support]
     model = KernelModel(problem.kernel, landmarks, tau, zero)

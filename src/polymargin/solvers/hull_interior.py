@@ -100,6 +100,13 @@ class _State:
         solve = self._factor(z / u + w / s)
         if solve is None:
             return False
+        try:
+            return self._advance(solve)
+        except np.linalg.LinAlgError:  # the arithmetic cannot tell the class sums apart
+            return False
+
+    def _advance(self, solve: Callable[[np.ndarray], np.ndarray]) -> bool:
+        u, z, w, s = self.u, self.z, self.w, self.slack
         mu = self.gap / (2 * len(u))
         zero = np.zeros(len(u))
         du, dz, dw, _ = self._direction(solve, zero, zero)

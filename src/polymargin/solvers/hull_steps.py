@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.sparse as sp
 
-from polymargin.certificate import prototypes
-from polymargin.hull_certificate import hull_coefficients, linear_minimum
+from polymargin.hull_certificate import centred_prototypes, hull_coefficients, linear_minimum
 from polymargin.problem import row_blocks
 from polymargin.scoring import linear_scores
 from polymargin.solvers.base import Budget
@@ -46,7 +45,7 @@ _PATIENCE = 10  # pair steps per position in play before the face of the free we
 
 
 class Source:
-    """2 Kbar w for any weights w of positions: the gradient (7.5) is linear in them."""
+    """2 Kbar w for weights w whose sums are the same in every class: (7.5) is linear in them."""
 
     def gradient(self, positions: np.ndarray, weights: np.ndarray) -> np.ndarray:
         raise NotImplementedError
@@ -117,7 +116,7 @@ class LinearSource(Source):
     def gradient(self, positions: np.ndarray, weights: np.ndarray) -> np.ndarray:
         run, problem, Q = self.run, self.run.problem, self.run.n_classes
         coefficients = hull_coefficients(run.label[positions], weights, Q)
-        W = prototypes(problem, run.order[positions], coefficients)
+        W = centred_prototypes(problem, run.order[positions], coefficients)
         own = np.empty(len(run.order))
         for rows in row_blocks(len(own), 16384):
             run.ask()

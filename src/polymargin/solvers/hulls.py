@@ -127,7 +127,7 @@ class HullRun:
     @property
     def rounding(self) -> float:
         """A violation that the arithmetic cannot tell from zero."""
-        size = float(np.abs(self.g).max()) + self.n_classes * float(self.problem.diagonal.max())
+        size = float(np.abs(self.g).max()) + self.n_classes * self.scale
         return float(np.finfo(float).eps) * size
 
     def violation(self) -> float:
