@@ -193,6 +193,18 @@ def test_every_kind_of_data(kernel, solver, eta):
         np.testing.assert_allclose(found, scores["dense"], atol=size * 2 * np.sqrt(tol))
 
 
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_new_examples_of_a_precomputed_kernel(n_classes):
+    X, y = clouds(90, n_classes=n_classes, distance=3.0)
+    old, new = X[:60], X[60:]
+    given = ConvexHullSVC(0.1, kernel="precomputed", tol=1e-9).fit(ref.rbf(old, old, 0.3), y[:60])
+    named = ConvexHullSVC(0.1, gamma=0.3, tol=1e-9).fit(old, y[:60])
+    K = ref.rbf(new, old, 0.3)
+    np.testing.assert_allclose(given.decision_function(K), named.decision_function(new), atol=1e-5)
+    np.testing.assert_array_equal(given.predict(K), named.predict(new))
+    assert named.score(new, y[60:]) > 0.7
+
+
 def test_more_rows_than_the_working_set():
     """Linear data beyond one working set; the same on kernel rows, few of them in memory."""
     X, y = clouds(3000, 5)
