@@ -319,6 +319,15 @@ def test_the_same_example_in_two_classes():
         assert not model.decision_function(X).any()
 
 
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_one_example_per_class(kernel):
+    X = np.array([[0.0, 0], [1, 0], [0, 1]])
+    model = ConvexHullSVC(kernel=kernel).fit(X, [0, 1, 2])
+    assert model.status_ == "converged"
+    np.testing.assert_array_equal(model.predict(X), [0, 1, 2])
+    np.testing.assert_array_equal(model.weights_, 1.0)
+
+
 def test_constant_features():
     with pytest.warns(CollapsedModelWarning):
         ConvexHullSVC(kernel="linear").fit(np.zeros((4, 2)), [0, 0, 1, 1])

@@ -178,7 +178,7 @@ class RowDescent(Engine):
         left = _patience(run, len(active))
         try:
             while left > 0:
-                size = min(left, max(16, self.budget.visits // (3 * len(active))))
+                size = min(left, max(16, self.budget.visits // (3 * len(active) + 1)))
                 started = time.perf_counter()
                 state, steps, _, i, j = descend_pairs(
                     rows.rows, rows.slot, rows.used, rows.tick, self.diagonal,
@@ -255,7 +255,7 @@ class PrototypeDescent(Engine):
         diagonal = np.diagonal(gram).copy()
         left, state = _patience(run, m), BUDGET
         while left > 0 and state != DONE and not run.deadline.why_stop(run.steps):
-            size = min(left, max(16, self.budget.visits // (3 * m)))
+            size = min(left, max(16, self.budget.visits // (3 * m + 1)))
             started = time.perf_counter()
             state, steps, *_ = descend_pairs(
                 gram, everyone, used, tick, diagonal, u, cap, g, everyone, first, target, size
