@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from benchmarks import covtype, linear, machine, prototypes, rbf
+from benchmarks import covtype, hulls, linear, machine, prototypes, rbf
 from benchmarks.options import Options
 from benchmarks.report import Report, publish
 
@@ -15,6 +15,7 @@ BENCHMARKS: dict[str, Callable[[Options], Report]] = {
     "rbf": rbf.run,
     "covtype": covtype.run,
     "prototypes": prototypes.run,
+    "hulls": hulls.run,
 }
 
 

@@ -19,10 +19,10 @@ ORDER = [
     {"fields", "biases"},
     {"problem"},
     {"certificate", "history", "scoring", "validation"},
-    {"verdict", "_callbacks"},
+    {"verdict", "hull_certificate", "_callbacks"},
     {"solvers"},
     {"outcome", "classifier"},
-    {"estimators", "multi_prototype"},
+    {"estimators", "multi_prototype", "convex_hull"},
     {"multi_prototype_cv", "plots"},
     {"demo"},
 ]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from polymargin.annealing import Annealing as Annealing
     from polymargin.certificate import Certificate as Certificate
+    from polymargin.convex_hull import ConvexHullSVC as ConvexHullSVC
     from polymargin.estimators import MulticlassSVC as MulticlassSVC
     from polymargin.exceptions import CollapsedModelWarning as CollapsedModelWarning
     from polymargin.exceptions import IndefiniteKernelWarning as IndefiniteKernelWarning
@@ -26,6 +27,7 @@ _HOME = {
     "Annealing": "annealing",
     "Certificate": "certificate",
     "CollapsedModelWarning": "exceptions",
+    "ConvexHullSVC": "convex_hull",
     "IndefiniteKernelWarning": "exceptions",
     "MACHINES": "machines",
     "Machine": "machines",

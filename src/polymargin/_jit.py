@@ -31,6 +31,7 @@ _COMPILED_SOURCES = (
     "solvers/block_steps.py",
     "solvers/body.py",
     "solvers/reassignment.py",
+    "solvers/pairs.py",
 )
 
 Function = TypeVar("Function", bound=Callable[..., Any])

@@ -61,6 +61,12 @@ class KernelRows:
     def capacity(self) -> int:
         return len(self.rows)
 
+    def open(self, ids: np.ndarray) -> None:
+        """These patterns are in play; no row is computed before it is fetched."""
+        self._allocate(len(ids))
+        self.ids = ids
+        self.data.grow(ids)
+
     def grow(self, new: np.ndarray) -> None:
         """The patterns ``new`` join: rows at hand get their columns, new rows while they fit."""
         m, wanted = len(self.ids), len(self.ids) + len(new)

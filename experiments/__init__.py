@@ -1,0 +1,1 @@
+"""Published tables, run again: one folder per paper, ``python -m experiments.<folder>``."""
