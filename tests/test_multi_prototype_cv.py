@@ -23,8 +23,10 @@ WEIGHTS = "folds are drawn by rows, so weight two is not the example twice"
 @parametrize_with_checks(
     [MultiPrototypeSVCCV(n_prototypes=(1, 2), Cs=(0.1, 1.0), cv=2, random_state=0)],
     expected_failed_checks=lambda estimator: {
+        "check_sample_weight_equivalence_on_dense_data": WEIGHTS,
         "check_sample_weight_equivalence_on_sparse_data": WEIGHTS,
     },
+    xfail_strict=False,  # the folds may happen to agree
 )
 def test_estimator_check(estimator, check):
     check(estimator)
