@@ -22,6 +22,7 @@ ORDER = [
     {"verdict", "hull_certificate", "_callbacks"},
     {"solvers"},
     {"outcome", "classifier"},
+    {"prototype_classifier"},
     {"estimators", "multi_prototype", "convex_hull"},
     {"multi_prototype_cv", "plots"},
     {"demo"},

@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from polymargin._callbacks import FitReporter, with_callbacks
 from polymargin._threads import single_threaded_libraries
 from polymargin.annealing import Annealing, Schedule, find_annealing
-from polymargin.classifier import LargeMarginClassifier, Prepared
+from polymargin.classifier import Prepared
 from polymargin.encoding import encode_known
 from polymargin.history import AnyCheck, History, OuterCheck, Snapshot
 from polymargin.initialization import (
@@ -32,10 +32,10 @@ from polymargin.initialization import (
 from polymargin.machines import MACHINES
 from polymargin.outcome import warn_of_outcome
 from polymargin.problem import Problem
-from polymargin.scoring import PrototypeModel, class_maxima, linear_scores
+from polymargin.prototype_classifier import PrototypeClassifier
 from polymargin.solvers.base import Deadline, deferred_interrupt
 
-__all__ = ["MultiPrototypeSVC", "PrototypeClassifier"]
+__all__ = ["MultiPrototypeSVC"]
 
 _ASSIGNMENTS = ("static", "greedy", "annealed")
 
@@ -45,69 +45,6 @@ def _has_linear_kernel(estimator: Any) -> bool:
     if isinstance(estimator.kernel, str) and estimator.kernel == "linear":
         return True
     raise AttributeError("partial_fit needs kernel='linear'; use fit for other kernels.")
-
-
-class PrototypeClassifier(LargeMarginClassifier):
-    """Prediction by the highest of all prototype scores."""
-
-    _prototype_class: np.ndarray
-    prototypes_: np.ndarray
-    intercept_: np.ndarray
-    prototype_classes_: np.ndarray
-
-    def _prototype_scores(self, X: Any) -> np.ndarray:
-        if self._kernel.is_linear:
-            n_jobs = effective_n_jobs(self.n_jobs)
-            return linear_scores(X, self.prototypes_, self.intercept_, n_jobs)
-        return self._landmark_model().scores(X, np.float64, effective_n_jobs(self.n_jobs))
-
-    def _class_scores(self, X: Any) -> np.ndarray:
-        return class_maxima(self._prototype_scores(X), self._prototype_class)
-
-    def _winners(self, X: Any) -> np.ndarray:
-        if self._kernel.is_linear:
-            return PrototypeModel(self.prototypes_, self.intercept_).argmax(X)
-        return self._landmark_model().argmax(X, effective_n_jobs(self.n_jobs))
-
-    def prototype_scores(self, X: Any) -> np.ndarray:
-        """Scores f_r(x) of every prototype in float64.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples, R)
-        """
-        return self._prototype_scores(self._check_input(X))
-
-    def nearest_prototype(self, X: Any) -> np.ndarray:
-        """The prototype that wins each example: the highest score, the lowest number among equals.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-        """
-        return self._winners(self._check_input(X))
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Label of the winning prototype.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-        """
-        winner = self.nearest_prototype(X)
-        return self.prototype_classes_[winner]
 
 
 class MultiPrototypeSVC(PrototypeClassifier):

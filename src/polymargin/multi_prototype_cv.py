@@ -18,7 +18,8 @@ from sklearn.utils.validation import _check_sample_weight
 
 from polymargin.annealing import Annealing, find_annealing
 from polymargin.kernels import squared_norms
-from polymargin.multi_prototype import MultiPrototypeSVC, PrototypeClassifier
+from polymargin.multi_prototype import MultiPrototypeSVC
+from polymargin.prototype_classifier import PrototypeClassifier
 from polymargin.solvers.base import Deadline, Stop, deferred_interrupt
 from polymargin.validation import check_number
 

@@ -13,7 +13,6 @@ reassignment lowers a slack by more than ``tol``; the static problem is certifie
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,11 +20,11 @@ import numpy as np
 
 from polymargin.annealing import Schedule
 from polymargin.certificate import Energy, energy
-from polymargin.fields import KernelField
 from polymargin.history import History, OuterCheck
-from polymargin.problem import OutOfTimeError, Problem, row_blocks
+from polymargin.problem import OutOfTimeError, Problem
 from polymargin.solvers.base import Deadline, Progress, Solution, Stop
 from polymargin.solvers.body import empty_totals, screen
+from polymargin.solvers.prototype_stages import KernelStage, LinearStage
 from polymargin.solvers.reassignment import (
     BEST_LOSS,
     DRAWN_LOSS,
@@ -33,10 +32,7 @@ from polymargin.solvers.reassignment import (
     OWN_LOSS,
     OWN_WEIGHT,
     reassign,
-    restore,
 )
-from polymargin.solvers.sweeps import Sweeps
-from polymargin.solvers.working_set import WorkingSet, solve_kernel
 
 __all__ = ["PrototypeSolution", "solve_prototypes"]
 
@@ -87,144 +83,6 @@ def solve_prototypes(
         return run.interrupted(run.deadline.why_end() or "max_time")
 
 
-# -- where the scores live ---------------------------------------------------------------------
-
-
-class _LinearStage:
-    """Explicit prototypes: scores are products with prototypes frozen at the start of a step."""
-
-    def __init__(self, problem: Problem, stop: Stop, seed: Any, deadline: Deadline) -> None:
-        self.problem = problem
-        self.sweeps = Sweeps(problem, stop, History(), None, seed, deadline)
-        self.duals = self.sweeps.duals
-        self.queue = self.sweeps.queue
-        self.random = self.sweeps.random
-
-    @property
-    def progress(self) -> Progress:
-        return self.sweeps.progress
-
-    @property
-    def field(self) -> Any:
-        return self.sweeps.field
-
-    def products(self) -> tuple[float, float]:
-        return self.sweeps.products()
-
-    def blocks(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        sweeps = self.sweeps
-        frozen = sweeps.frozen()
-        for rows in row_blocks(self.problem.n_patterns, sweeps.block):
-            patterns = np.ascontiguousarray(sweeps.everyone[rows])
-            scores = sweeps.scores(patterns, rows, frozen)
-            yield patterns, scores, (frozen.constant * frozen.scale).astype(scores.dtype)
-
-    def restore(self, moved: np.ndarray, begin: int, end: int, zeroing: bool) -> None:
-        restore(self.field, self.duals, moved, begin, end, zeroing)
-
-    def passes(self, end: int, most: int) -> None:
-        left = self.progress.stop.max_iter - self.progress.iterations
-        if left > 0:
-            self.sweeps.passes(end, -1.0, min(most, left), 0.0)
-
-    def settle(self, stop: Stop) -> Solution:
-        """Solve the static problem from where it stands; the state is the solution after."""
-        sweeps = self.sweeps
-        before = sweeps.progress
-        sweeps.progress = Progress(self.problem, stop, History(), sweeps.support, before.deadline)
-        sweeps.is_cold = before.steps == 0
-        sweeps.progress.iterations = before.iterations
-        sweeps.progress.steps = before.steps
-        return sweeps.run()
-
-    def support(self) -> tuple[np.ndarray, np.ndarray]:
-        return self.sweeps.support()
-
-    def load(self, support: np.ndarray, tau: np.ndarray) -> None:
-        self.duals.tau[:] = 0.0
-        self.duals.tau[support] = tau
-        self.duals.n_active[:] = 0
-        self.sweeps.refresh()
-
-
-class _KernelStage:
-    """Scores of all patterns for all prototypes, kernel rows in bounded memory."""
-
-    def __init__(
-        self, problem: Problem, stop: Stop, seed: Any, deadline: Deadline, cache_mb: float
-    ) -> None:
-        self.problem = problem
-        self.seed = seed
-        self.cache_mb = cache_mb
-        self.set = WorkingSet(problem, stop, History(), None, seed, cache_mb, deadline)
-        self.set.first = np.arange(problem.n_patterns)
-        self.set.prepare(np.float32 if stop.tol >= 1e-4 else np.float64)
-        self.random = self.set.random
-
-    @property
-    def duals(self) -> Any:
-        # the working set copies the assignment; the problem's own is the one that counts
-        return self.set.duals._replace(own=self.problem.own)
-
-    @property
-    def queue(self) -> np.ndarray:
-        return self.set.queue
-
-    @property
-    def progress(self) -> Progress:
-        return self.set.progress
-
-    @property
-    def field(self) -> Any:
-        pool = self.set.pool
-        return KernelField(pool.rows, pool.slot, self.set.F, len(pool.ids), pool.used, pool.tick)
-
-    def products(self) -> tuple[float, float]:
-        return max(float((self.set.duals.tau * self.set.F.T).sum()), 0.0), 0.0
-
-    def blocks(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        F = self.set.F
-        yield self.set.everyone, F, np.zeros(len(F), dtype=F.dtype)
-
-    def restore(self, moved: np.ndarray, begin: int, end: int, zeroing: bool) -> None:
-        while begin < end:
-            begin = restore(self.field, self.duals, moved, begin, end, zeroing)
-            if begin < end:
-                self.set.pool.fetch(np.unique(moved[begin : begin + 64, 0][: end - begin]))
-
-    def passes(self, end: int, most: int) -> None:
-        self.set.duals.own[:] = self.problem.own
-        for _ in range(most):
-            end, _ = self.set.screen()
-            if end == 0 or self.progress.why_stop():
-                break
-            self.set.visit(end, 0.0)
-
-    def settle(self, stop: Stop) -> Solution:
-        tau = self.set.duals.tau
-        progress = self.progress
-        solution = solve_kernel(
-            self.problem, stop, History(), tau, self.seed, self.cache_mb, progress.deadline
-        )
-        progress.iterations += solution.iterations
-        solution.iterations = progress.iterations
-        if progress.deadline.why_end() is None:
-            self.load(solution.support, solution.tau)
-        return solution
-
-    def support(self) -> tuple[np.ndarray, np.ndarray]:
-        self.set.duals.own[:] = self.problem.own
-        return self.set.support()
-
-    def load(self, support: np.ndarray, tau: np.ndarray) -> None:
-        duals = self.set.duals
-        duals.own[:] = self.problem.own
-        duals.tau[:] = 0.0
-        duals.tau[support] = tau
-        duals.n_active[:] = 0
-        self.set.refresh()
-
-
 # -- the alternation ---------------------------------------------------------------------------
 
 
@@ -245,7 +103,7 @@ class _Alternation:
         self.schedule = schedule
         self.deadline = Deadline(stop) if deadline is None else deadline
         self.seed = seed
-        self.stage: _LinearStage | _KernelStage
+        self.stage: LinearStage | KernelStage
         self.has_begun = False
         n_classes = int(problem.prototype_class[-1]) + 1
         self.first = np.searchsorted(problem.prototype_class, np.arange(n_classes + 1))
@@ -260,9 +118,9 @@ class _Alternation:
         """Make the stage; kernel rows may take longer than there is time."""
         problem, stop = self.problem, self.stop
         if problem.kernel.is_linear:
-            self.stage = _LinearStage(problem, stop, self.seed, self.deadline)
+            self.stage = LinearStage(problem, stop, self.seed, self.deadline)
         else:
-            self.stage = _KernelStage(problem, stop, self.seed, self.deadline, cache_mb)
+            self.stage = KernelStage(problem, stop, self.seed, self.deadline, cache_mb)
         self.has_begun = True
 
     # -- one step ----------------------------------------------------------------------------
