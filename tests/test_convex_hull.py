@@ -211,6 +211,10 @@ def test_more_rows_than_the_working_set():
     linear = ConvexHullSVC(0.01, kernel="linear", tol=1e-8).fit(X, y)
     rows = ConvexHullSVC(0.01, kernel="poly", degree=1, gamma=1.0, tol=1e-8, cache_mb=0.5).fit(X, y)
     assert linear.status_ == rows.status_ == "converged"
+    for cache_mb in (1000, 0.5):
+        csr = ConvexHullSVC(0.01, kernel="linear", tol=1e-8, cache_mb=cache_mb)
+        csr.fit(sparse.csr_array(X), y)
+        assert csr.certificate_.primal == pytest.approx(linear.certificate_.primal, rel=1e-7)
     assert linear.certificate_.primal == pytest.approx(rows.certificate_.primal, rel=1e-7)
     np.testing.assert_allclose(linear.decision_function(X), rows.decision_function(X), atol=1e-2)
 

@@ -37,6 +37,7 @@ _PREFETCH = 8  # rows computed together: the one that is missing and the next to
 _SPARSE_PREFETCH = 64  # a product of sparse rows first copies all of the data
 _SAMPLE = 64  # examples of all classes together whose means choose the first weights
 _WORKING_SET = 1500
+_SPARSE_WHOLE = 5000  # products of sparse rows are dear: all of them once, where they fit
 _NANOSECONDS = 3.0  # of a visit to a position, until it is measured
 _PATIENCE = 10  # pair steps per position in play before the face of the free weights is solved
 
@@ -236,9 +237,13 @@ class RowDescent(Engine):
 class PrototypeDescent(Engine):
     """Pairs on the inner products of a working set; prototypes carry the rest (linear kernels)."""
 
-    def __init__(self, run: HullRun, source: Source) -> None:
+    def __init__(self, run: HullRun, source: Source, cache_mb: float) -> None:
         super().__init__(run, source)
         self.budget = Budget(_NANOSECONDS)
+        self.whole = _WORKING_SET
+        if sp.issparse(run.problem.X):
+            fits = int(np.sqrt(cache_mb * 1e6 / 8))
+            self.whole = max(_WORKING_SET, min(_SPARSE_WHOLE, fits))
         self.chosen = np.empty(0, dtype=np.int64)
         self.gram = np.empty((0, 0))
 
@@ -270,7 +275,7 @@ class PrototypeDescent(Engine):
     def choose(self) -> np.ndarray:
         """The most violating positions, from both ends, of the most violating classes."""
         run = self.run
-        if len(run.order) <= _WORKING_SET:
+        if len(run.order) <= self.whole:
             return run.everyone
         low = np.array(
             [run.g[own][run.u[own] < run.cap[own]].min(initial=np.inf) for own in run.members]

@@ -71,7 +71,7 @@ def solve_hulls(
             engine: Engine
             if problem.kernel.is_linear:
                 source = LinearSource(run)
-                engine = PrototypeDescent(run, source)
+                engine = PrototypeDescent(run, source, cache_mb)
             else:
                 source = rows = KernelSource(run, cache_mb)
                 engine = RowDescent(run, rows)
