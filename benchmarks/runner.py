@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from benchmarks import covtype, linear, machine, rbf
+from benchmarks import covtype, linear, machine, machines, rbf
 from benchmarks.options import Options
 from benchmarks.report import Report, publish
 
@@ -13,6 +13,7 @@ __all__ = ["BENCHMARKS", "run"]
 BENCHMARKS: dict[str, Callable[[Options], Report]] = {
     "linear": linear.run,
     "rbf": rbf.run,
+    "machines": machines.run,
     "covtype": covtype.run,
 }
 
