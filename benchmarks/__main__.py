@@ -1,4 +1,4 @@
-"""The command line: ``python -m benchmarks [linear|rbf|machines|covtype|all] [--quick] [--repeat N]``."""
+"""The command line: ``python -m benchmarks [linear|rbf|machines|covtype|all] [--quick] ...``."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ from polymargin.solvers.block_body import (
 from polymargin.solvers.body import shuffle
 from polymargin.solvers.polish import polished, polishing_pays
 from polymargin.solvers.stages import KernelStage, LinearStage, centred, settled
-from polymargin.verdict import Values, judge_machine, repair, values_of
+from polymargin.verdict import Values, judge_machine, linear_and_ridge, repair, values_of
 
 __all__ = ["BlockDescent", "MachineProgress", "solve_machine"]
 
@@ -337,10 +337,8 @@ class BlockDescent:
             self.progress.work += 1e-9 * len(outside) * len(stage.ids)
         else:
             self.progress.work += 1e-10 * scores.size * problem.X.shape[1]
-        support = np.flatnonzero(blocks.V.any(axis=1))
-        V = blocks.V[support]
-        T = self.machine.coefficients(V, blocks.own[support])
-        found = values_of(problem, scores, norm2, stage.ids[support], V, T, self.b)
+        reward, ridge = linear_and_ridge(problem, stage.ids, blocks.V)
+        found = values_of(problem, scores, norm2, reward, ridge, self.b)
         self.merit = merit(found.primal, found.margin, norm2)
         return found, inside, scores
 
@@ -411,10 +409,16 @@ class BlockDescent:
             found, inside, scores = self.check()
             progress.hint = self.b
             relative = progress.record(found.primal, found.dual, int(self.blocks.n_active.sum()))
-            support, V = self.support()
-            if problem.is_hard or progress.deadline.seconds > 0.5:
-                progress.keep_if_best(self.merit, support, V)
-            progress.keep_reserve(len(support))
+            if self.merit < progress.best_merit and (
+                problem.is_hard or progress.deadline.seconds > 0.5
+            ):
+                progress.keep_if_best(self.merit, *self.support())
+            if not problem.kernel.is_linear:
+                progress.keep_reserve(int(self.blocks.V.any(axis=1).sum()))
+            reason = progress.why_stop()
+            over = reason is not None or relative <= stop.tol
+            if over or is_not_separable(problem, found.dual):
+                support, V = self.support()
             if relative <= stop.tol:
                 if not progress.can_judge(len(support)):
                     return progress.finish("max_time", support, V)
@@ -425,7 +429,6 @@ class BlockDescent:
                 idle += 1
             if is_not_separable(problem, found.dual):
                 return progress.finish("not_separable", support, V)
-            reason = progress.why_stop()
             if reason is not None:
                 return progress.finish(reason, support, V)
             if leap.is_worth_it():

@@ -19,7 +19,7 @@ from polymargin.history import History
 from polymargin.problem import Problem
 from polymargin.solvers.base import Solution, Stop, deferred_interrupt
 from polymargin.solvers.descent import MachineProgress
-from polymargin.verdict import repair, values_of
+from polymargin.verdict import linear_and_ridge, repair, values_of
 
 __all__ = ["FrankWolfe", "solve_frank_wolfe"]
 
@@ -119,8 +119,8 @@ class FrankWolfe:
         """P with the best intercept and D at the present point."""
         T = self.coefficients(self.V)
         norm2 = max(float((T * self.scores).sum()), 0.0)
-        everyone = np.arange(len(T))
-        found = values_of(self.problem, self.scores, norm2, everyone, self.V, T, self.b)
+        reward, ridge = linear_and_ridge(self.problem, np.arange(len(T)), self.V)
+        found = values_of(self.problem, self.scores, norm2, reward, ridge, self.b)
         self.b = found.bias.b
         self.best_primal = min(self.best_primal, found.primal)
         return found.primal, found.dual
