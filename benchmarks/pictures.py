@@ -48,7 +48,8 @@ def draw_regions(path: Path) -> None:
             axes.scatter(*X[y == c].T, s=14, c=_COLOURS[c], marker=marker)
         axes.scatter(*X[model.support_].T, s=46, facecolors="none", edgecolors="black", lw=0.6)
         error = 100.0 * (1.0 - model.score(X, y))
-        axes.set_title(f"{machine}: {len(model.support_)} support vectors, {error:.0f} % wrong")
+        title = f"{machine}: {len(model.support_)} support vectors, {error:.0f} % wrong"
+        axes.set_title(title, fontsize=9)
         axes.set_xlabel("first feature")
     figure.axes[0].set_ylabel("second feature")
     figure.savefig(path, dpi=150)

@@ -40,8 +40,8 @@ class MulticlassSVC(LargeMarginClassifier):
 
     with C_i = C * sample_weight_i * class_weight_{y_i}.  Prediction is argmax_r f_r(x).  The other
     machines have one slack per rival class: "ww" (Weston-Watkins) asks f_{y_i} - f_r >= 1 - xi_ir,
-    "llw" (Lee-Lin-Wahba) f_r <= -1/(Q-1) + xi_ir with scores that sum to zero, "msvm2" the same with
-    the loss sum_r xi_ir^2 + (sum_r xi_ir)^2.
+    "llw" (Lee-Lin-Wahba) f_r <= -1/(Q-1) + xi_ir with scores that sum to zero, "msvm2" the same
+    with the loss sum_r xi_ir^2 + (sum_r xi_ir)^2.
 
     Parameters
     ----------
@@ -106,7 +106,8 @@ class MulticlassSVC(LargeMarginClassifier):
         sums to zero.
     bias_is_unique_ : bool
         Free intercept only: whether no other intercept is as good (up to the accuracy of the
-        model); where one is, ``intercept_`` is the best one of least norm.
+        model); where one is, ``intercept_`` is the best one of least norm.  Not there for "cs" with
+        a soft margin, where it is not examined.
     certificate_ : Certificate
         ``primal, dual, gap, relative_gap, kernel_psd``, recomputed in float64 for exactly these
         coefficients.

@@ -141,7 +141,7 @@ class Cycles(FrankWolfe):
             if problem.is_hard or self.machine.p == 2:
                 self.rescale()
             primal, dual = self.check()
-            progress.hint = self.b
+            progress.hint = self.problem.present_bias = self.b
             relative = progress.record(primal, dual, int((self.V < 0.0).sum()))
             reason = progress.why_stop()
             if relative <= progress.stop.tol:

@@ -408,6 +408,7 @@ class BlockDescent:
         while True:
             found, inside, scores = self.check()
             progress.hint = self.b
+            problem.present_bias = found.bias.b if problem.has_free_bias else None
             relative = progress.record(found.primal, found.dual, int(self.blocks.n_active.sum()))
             if self.merit < progress.best_merit and (
                 problem.is_hard or progress.deadline.seconds > 0.5

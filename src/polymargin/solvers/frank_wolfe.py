@@ -155,7 +155,7 @@ class FrankWolfe:
         progress = self.progress
         while True:
             primal, dual = self.check()
-            progress.hint = self.b
+            progress.hint = self.problem.present_bias = self.b
             relative = progress.record(primal, dual, int((self.V < 0.0).sum()))
             reason = progress.why_stop()
             if relative <= progress.stop.tol:
