@@ -285,7 +285,7 @@ class MulticlassSVC(LargeMarginClassifier):
         if self.solver == "cycles":
             from polymargin.solvers.cycles import solve_cycles
 
-            return solve_cycles(problem, stop, history, start)
+            return solve_cycles(problem, stop, history, start, float(self.cache_mb))
         if not problem.machine.is_crammer_singer or problem.has_free_bias:
             from polymargin.solvers.descent import solve_machine
 
