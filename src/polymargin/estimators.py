@@ -22,7 +22,7 @@ from polymargin.history import History
 from polymargin.kernels import Kernel
 from polymargin.machines import Machine, find_machine
 from polymargin.outcome import warn_of_outcome
-from polymargin.problem import Problem
+from polymargin.problem import Problem, row_blocks
 from polymargin.scoring import linear_scores
 from polymargin.solvers.base import Solution
 from polymargin.verdict import signed_start
@@ -315,8 +315,13 @@ class MulticlassSVC(LargeMarginClassifier):
             }
             if kernel.name == "precomputed":
                 found["support_vectors_"] = np.empty((0, 0))
-                among = X[np.ix_(support, support)].astype(np.float64)
-                found["_prototype_gram"] = tau.T @ (among @ tau)
+                found["_prototype_gram"] = sum(
+                    (
+                        tau[rows].T @ (X[np.ix_(support[rows], support)].astype(np.float64) @ tau)
+                        for rows in row_blocks(len(support), 256)
+                    ),
+                    start=np.zeros((len(classes), len(classes))),
+                )
             else:
                 found["support_vectors_"] = X[support]
             if W is not None:
