@@ -391,3 +391,29 @@ def test_callbacks_see_the_intercept(overlapping):
 
     MulticlassSVC(machine="ww", tol=1e-5).set_callbacks(Watch()).fit(X, y)
     assert any(np.abs(b).max() > 1e-3 for b in seen)
+
+
+@pytest.mark.parametrize("machine", ["ww", "llw", "msvm2"])
+@pytest.mark.parametrize("tol", [0.5, 1e-2])
+def test_gap_is_a_sum_of_terms(machine, tol):
+    """T10: (4.9), (5.8), (6.9) at points far from and near to the optimum."""
+    X, y = make_overlapping(40, 4, 4)
+    K, C, n, Q = ref.linear(X, X), 0.7, 40, 4
+    model = fit(machine, "free", "linear", C, X, y, None, tol=tol)
+    T = ref.full_tau(model, n)
+    rows = np.arange(n)
+    alpha = -T if machine == "ww" else T[rows, y][:, None] - T
+    rival = ~np.eye(Q, dtype=bool)[y]
+    alpha[~rival] = 0.0
+    h = K @ T + model.intercept_
+    if machine == "msvm2":
+        r = np.where(rival, h + 1 / (Q - 1), 0.0)
+        xi = model.slacks(X, y)
+        e = np.where(rival, xi - (alpha - alpha.sum(axis=1, keepdims=True) / Q) / (2 * C), 0.0)
+        terms = C * ((e**2).sum() + (e.sum(axis=1) ** 2).sum()) + (alpha * (xi - r)).sum()
+    else:
+        rho = h[rows, y][:, None] - h - 1 if machine == "ww" else -h - 1 / (Q - 1)
+        cells = (C - alpha) * np.maximum(-rho, 0) + alpha * np.maximum(rho, 0)
+        terms = cells[rival].sum()
+    assert model.certificate_.gap == pytest.approx(terms, abs=1e-9 * model.certificate_.primal)
+    assert model.certificate_.gap >= 0

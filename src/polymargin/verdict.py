@@ -177,7 +177,7 @@ def least_lead(scores: np.ndarray, own: np.ndarray) -> float:
 def _hard_values(problem: Problem, scores: np.ndarray, norm2: float, reward: float) -> Values:
     """The rescaled pair: (1.12), (4.11), (5.10)."""
     machine, own = problem.machine, problem.own
-    dual = 0.0 if reward <= 0.0 else 0.5 / max(norm2 / reward**2, 1e-30)
+    dual = 0.0 if reward <= 0.0 else 0.5 / max(norm2 / reward / reward, 1e-30)
     zero = Bias(np.zeros(problem.n_prototypes), 0.0)
     lead = least_lead(scores, own)
     if not problem.has_free_bias:
