@@ -13,19 +13,17 @@ iterates are not balanced, so a check repairs them before it certifies (19.4).
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from polymargin.certificate import Judgement, certify
+from polymargin.certificate import Judgement
 from polymargin.history import History
 from polymargin.problem import OutOfTimeError, Problem
 from polymargin.solvers.barrier import MachineLeap
 from polymargin.solvers.base import (
     Budget,
     Deadline,
-    Progress,
     Solution,
     Stop,
     deferred_interrupt,
@@ -43,46 +41,20 @@ from polymargin.solvers.block_body import (
     make_blocks,
 )
 from polymargin.solvers.body import shuffle
+from polymargin.solvers.machine_progress import MachineProgress
 from polymargin.solvers.polish import polished, polishing_pays
 from polymargin.solvers.stages import KernelStage, LinearStage, centred, settled
-from polymargin.verdict import Values, judge_machine, linear_and_ridge, repair, values_of
+from polymargin.verdict import Values, linear_and_ridge, repair, values_of
 
-__all__ = ["BlockDescent", "MachineProgress", "solve_machine"]
+__all__ = ["BlockDescent", "solve_machine"]
 
+# Measured on the problems of benchmarks/machines.
 _RELAXATION = 1.4
 _SINGLE_PRECISION_TOL = 5e-4
 _PASSES_PER_CHECK = (20, 40)  # kernels, linear
-_THRESHOLD = 0.8
-_PENALTY = 0.05
-
-
-class MachineProgress(Progress):
-    """Progress of a machine whose dual point is a matrix of signed variables."""
-
-    hint: np.ndarray | None = None
-
-    def judged(self, support: np.ndarray, tau: np.ndarray) -> Judgement:
-        return judge_machine(self.problem, support, tau, self.hint)
-
-    def uncertified(self, tau: np.ndarray) -> Judgement:
-        dual = max((check.dual for check in self.history.checks), default=0.0)
-        certificate = certify(np.inf, max(dual, 0.0), self.problem.kernel_psd)
-        b = np.zeros(self.problem.n_prototypes) if self.hint is None else self.hint
-        unique = False if self.problem.has_free_bias else None
-        return Judgement(certificate, None, b, -np.inf, 0.0, 1.0, unique)
-
-    def finish(
-        self, status: str, support: np.ndarray, tau: np.ndarray, judgement: Judgement | None = None
-    ) -> Solution:
-        """As ever, with the coefficients T in place of the signed variables."""
-        found = super().finish(status, support, tau, judgement)
-        machine, own = self.problem.machine, self.problem.own[found.support]
-        T = machine.coefficients(found.tau, own)
-        judged = found.judgement
-        if judged.certificate.primal == np.inf and judged.W is None:
-            intercept = judged.intercept + self.problem.kernel.offset * T.sum(axis=0)
-            found.judgement = replace(judged, intercept=intercept)
-        return replace(found, tau=T)
+_THRESHOLD = 0.8  # kernels: share of the average gain below which a step waits
+_PENALTY = 0.05  # constant kernel of a free intercept, in units of the mean K_ii
+_FALL, _SHARE = 0.1, 0.3  # look again at this part of the gap, or of the tolerance
 
 
 def solve_machine(
@@ -444,9 +416,9 @@ class BlockDescent:
             gap = found.primal - found.dual
             if self.machine.p == 2 and found.dual > 0.0:
                 gap = min(gap, found.dual)  # far from the optimum P says little: C times a square
-            target = 0.1 * gap if np.isfinite(gap) else 0.0
+            target = _FALL * gap if np.isfinite(gap) else 0.0
             if not problem.is_hard:
-                target = max(target, 0.3 * stop.tol * found.primal)
+                target = max(target, _SHARE * stop.tol * found.primal)
             moved = self.passes(inside, target)
             idle = 0 if moved or grown else idle + 1
             if idle > 1:

@@ -18,7 +18,7 @@ from polymargin.circulation import cheapest_circulation
 from polymargin.history import History
 from polymargin.problem import Problem, row_blocks
 from polymargin.solvers.base import Solution, Stop, deferred_interrupt
-from polymargin.solvers.descent import MachineProgress
+from polymargin.solvers.machine_progress import MachineProgress
 from polymargin.verdict import linear_and_ridge, repair, values_of
 
 __all__ = ["FrankWolfe", "solve_frank_wolfe"]
