@@ -17,7 +17,7 @@ from polymargin.problem import Problem
 from polymargin.solvers.block_steps import box_step, simplex_step
 from polymargin.solvers.patterns import crammer_singer_step
 
-__all__ = ["Blocks", "anchors", "descend_blocks", "enlist", "make_blocks"]
+__all__ = ["Blocks", "descend_blocks", "enlist", "make_blocks"]
 
 # places in the array of totals
 GAP, GAIN, STEPS, VISITS = range(4)
@@ -59,11 +59,6 @@ class Blocks(NamedTuple):
     relative: bool
     rival_target: float
     own_target: float
-
-
-def anchors(machine_is_relative: bool) -> int:
-    """Prototypes beyond one per class that the fields must hold."""
-    return 0 if machine_is_relative else 1
 
 
 def make_blocks(
