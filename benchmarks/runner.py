@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from benchmarks import covtype, hulls, linear, machine, prototypes, rbf
+from benchmarks import covtype, hulls, linear, machine, machines, prototypes, rbf
 from benchmarks.options import Options
 from benchmarks.report import Report, publish
 
@@ -13,6 +13,7 @@ __all__ = ["BENCHMARKS", "run"]
 BENCHMARKS: dict[str, Callable[[Options], Report]] = {
     "linear": linear.run,
     "rbf": rbf.run,
+    "machines": machines.run,
     "covtype": covtype.run,
     "prototypes": prototypes.run,
     "hulls": hulls.run,

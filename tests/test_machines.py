@@ -67,7 +67,7 @@ def test_cell(machine, intercept, kernel, margin, weighted):
     assert certificate.primal == pytest.approx(best.value, rel=1e-6)
     scores = model.decision_function(X)[keep]
     reach = 2 * np.sqrt(2 * certificate.gap * K.diagonal().max()) + 1e-5
-    if intercept == "free" and not model.bias_is_unique_:
+    if intercept == "free" and not getattr(model, "bias_is_unique_", True):
         scores, expected = scores - model.intercept_, best.scores - best.bias
     else:
         expected = best.scores
@@ -327,3 +327,93 @@ def test_warm_start(machine, overlapping):
     model.set_params(C=0.25).fit(X, y)
     cold = fit(machine, "free", "linear", 0.25, X, y, None, tol=1e-6)
     assert model.certificate_.primal == pytest.approx(cold.certificate_.primal, rel=2e-6)
+
+
+# -- data paths ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("intercept", ["penalized", "free"])
+@pytest.mark.parametrize("machine", MACHINES)
+def test_fields_agree(machine, intercept):
+    """Dense, CSR and Gram; float64 and float32; all kernel rows or few of them: one optimum."""
+    from scipy import sparse
+
+    X, y = make_overlapping(60, 5, 3)
+    X = np.round(8 * X) / 8
+    K = ref.linear(X, X)
+    more = {"tol": 1e-6}
+    values = [
+        fit(machine, intercept, "linear", 0.5, X, y, None, **more),
+        fit(machine, intercept, "linear", 0.5, X.astype(np.float32), y, None, **more),
+        fit(machine, intercept, "linear", 0.5, sparse.csr_array(X), y, None, **more),
+        fit(machine, intercept, "precomputed", 0.5, K, y, None, **more),
+        fit(machine, intercept, lambda A, B: A @ B.T, 0.5, X, y, None, cache_mb=0.01, **more),
+    ]
+    for model in values:
+        assert model.status_ == "converged"
+        assert model.certificate_.primal == pytest.approx(values[0].certificate_.primal, rel=2e-6)
+    np.testing.assert_allclose(
+        values[3].decision_function(K), values[0].decision_function(X), atol=1e-2
+    )
+
+
+@pytest.mark.parametrize("cache_mb", [100.0, 2.0])
+@pytest.mark.parametrize("machine", MACHINES)
+def test_larger_problem(machine, cache_mb):
+    """Large enough for working sets that grow and for kernel rows that come and go."""
+    X, y = make_overlapping(n=1200, d=8, n_classes=5, seed=4)
+    model = fit(machine, "free", "rbf", 0.5, X, y, None, tol=1e-3, cache_mb=cache_mb)
+    assert model.status_ == "converged"
+    assert model.certificate_.relative_gap <= 1e-3
+    rounding = 1 + 1e-6  # checks on the way are made in single precision
+    assert (model.history_["dual"] <= model.certificate_.primal * rounding).all()
+
+
+def test_callbacks_see_the_intercept(overlapping):
+    """The model that a watcher scores is the one of that moment, its free intercept included."""
+    pytest.importorskip("sklearn.callback")
+    X, y = overlapping
+    seen = []
+
+    class Watch:
+        def setup(self, estimator, context):
+            pass
+
+        def on_fit_task_begin(self, estimator, context):
+            pass
+
+        def on_fit_task_end(self, estimator, context, *, fitted_estimator=None):
+            if fitted_estimator is not None:
+                seen.append(fitted_estimator.intercept_)
+
+        def teardown(self, estimator, context):
+            pass
+
+    MulticlassSVC(machine="ww", tol=1e-5).set_callbacks(Watch()).fit(X, y)
+    assert any(np.abs(b).max() > 1e-3 for b in seen)
+
+
+@pytest.mark.parametrize("machine", ["ww", "llw", "msvm2"])
+@pytest.mark.parametrize("tol", [0.5, 1e-2])
+def test_gap_is_a_sum_of_terms(machine, tol):
+    """T10: (4.9), (5.8), (6.9) at points far from and near to the optimum."""
+    X, y = make_overlapping(40, 4, 4)
+    K, C, n, Q = ref.linear(X, X), 0.7, 40, 4
+    model = fit(machine, "free", "linear", C, X, y, None, tol=tol)
+    T = ref.full_tau(model, n)
+    rows = np.arange(n)
+    alpha = -T if machine == "ww" else T[rows, y][:, None] - T
+    rival = ~np.eye(Q, dtype=bool)[y]
+    alpha[~rival] = 0.0
+    h = K @ T + model.intercept_
+    if machine == "msvm2":
+        r = np.where(rival, h + 1 / (Q - 1), 0.0)
+        xi = model.slacks(X, y)
+        e = np.where(rival, xi - (alpha - alpha.sum(axis=1, keepdims=True) / Q) / (2 * C), 0.0)
+        terms = C * ((e**2).sum() + (e.sum(axis=1) ** 2).sum()) + (alpha * (xi - r)).sum()
+    else:
+        rho = h[rows, y][:, None] - h - 1 if machine == "ww" else -h - 1 / (Q - 1)
+        cells = (C - alpha) * np.maximum(-rho, 0) + alpha * np.maximum(rho, 0)
+        terms = cells[rival].sum()
+    assert model.certificate_.gap == pytest.approx(terms, abs=1e-9 * model.certificate_.primal)
+    assert model.certificate_.gap >= 0

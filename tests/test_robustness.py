@@ -122,8 +122,11 @@ def test_bits_do_not_depend_on_the_clock(monkeypatch, visits):
     X, y = make_classification(150, 8, n_informative=6, n_classes=4, random_state=0)
     reference = MulticlassSVC(random_state=0).fit(X, y)
     many = MultiPrototypeSVC(3, random_state=0).fit(X, y)
+    ww = MulticlassSVC(machine="ww", kernel="rbf", random_state=0).fit(X, y)
     monkeypatch.setattr(Budget, "visits", property(lambda self: visits))
     np.testing.assert_array_equal(MulticlassSVC(random_state=0).fit(X, y).coef_, reference.coef_)
     np.testing.assert_array_equal(
         MultiPrototypeSVC(3, random_state=0).fit(X, y).prototypes_, many.prototypes_
     )
+    again = MulticlassSVC(machine="ww", kernel="rbf", random_state=0).fit(X, y)
+    np.testing.assert_array_equal(again.dual_coef_, ww.dual_coef_)

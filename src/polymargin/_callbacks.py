@@ -75,6 +75,8 @@ class FitReporter:
 
             W = prototypes(self.problem, support, tau)
         intercept = self.problem.kernel.offset * tau.sum(axis=0)
+        if self.problem.present_bias is not None:
+            intercept = intercept + self.problem.present_bias
         X, y = self.data
         assert self.context is not None
         task = self.context.subcontext(task_name="check")

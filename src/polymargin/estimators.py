@@ -23,7 +23,7 @@ from polymargin.history import History
 from polymargin.kernels import Kernel
 from polymargin.machines import Machine, find_machine
 from polymargin.outcome import warn_of_outcome
-from polymargin.problem import Problem
+from polymargin.problem import Problem, row_blocks
 from polymargin.scoring import linear_scores
 from polymargin.solvers.base import Solution
 from polymargin.verdict import signed_start
@@ -39,12 +39,16 @@ class MulticlassSVC(LargeMarginClassifier):
         P = 1/2 sum_r ||M_r||^2 + sum_i C_i xi_i,
         xi_i = max(0, 1 + max_{r != y_i} f_r(x_i) - f_{y_i}(x_i)),   f_r(x) = <M_r, phi(x)>,
 
-    with C_i = C * sample_weight_i * class_weight_{y_i}.  Prediction is argmax_r f_r(x).
+    with C_i = C * sample_weight_i * class_weight_{y_i}.  Prediction is argmax_r f_r(x).  The other
+    machines have one slack per rival class: "ww" (Weston-Watkins) asks f_{y_i} - f_r >= 1 - xi_ir,
+    "llw" (Lee-Lin-Wahba) f_r <= -1/(Q-1) + xi_ir with scores that sum to zero, "msvm2" the same
+    with the loss sum_r xi_ir^2 + (sum_r xi_ir)^2.
 
     Parameters
     ----------
     machine : str or Machine, default="cs"
-        Row of the machine table, see ``polymargin.MACHINES``.
+        Row of the machine table, see ``polymargin.MACHINES``: "cs", "ww", "llw", "msvm2", "adm",
+        "atm", "ats", "mmr", "reinforced", or a row of one's own.
     C : float, default=1.0
         Weight of the losses; not divided by the number of examples.  ``np.inf`` asks for the hard
         margin.
@@ -57,8 +61,9 @@ class MulticlassSVC(LargeMarginClassifier):
         poly: (gamma <x, z> + coef0)^degree; sigmoid: tanh(gamma <x, z> + coef0).
     intercept : {"auto", "none", "penalized", "free"}, default="auto"
         "penalized" adds ``intercept_scaling**2`` to the kernel, so that every prototype has a
-        constant term that is regularised like the rest.  "auto" is "penalized" for the linear
-        kernel and "none" otherwise.  "free" is refused for "cs".
+        constant term that is regularised like the rest; "free" is an unpenalised intercept of sum
+        zero.  "auto" is "free" for "ww", "llw" and "msvm2"; otherwise "penalized" for the linear
+        kernel and "none" for others.  "adm" and the machines after it know no "free".
     intercept_scaling : float, default=1.0
         The constant feature behind a penalised intercept.
     tol : float, default=1e-3
@@ -98,7 +103,12 @@ class MulticlassSVC(LargeMarginClassifier):
     support_vectors_ : array or CSR matrix of shape (n_support, n_features)
         Empty for a precomputed kernel.
     dual_coef_ : ndarray of shape (n_support, n_classes)
-        Their dual variables tau; M_r = sum_i tau_ir phi(x_i).
+        Their coefficients tau; M_r = sum_i tau_ir phi(x_i).  With a free intercept every column
+        sums to zero.
+    bias_is_unique_ : bool
+        Free intercept only: whether no other intercept is as good (up to the accuracy of the
+        model); where one is, ``intercept_`` is the best one of least norm.  Not there for "cs" with
+        a soft margin, where it is not examined.
     certificate_ : Certificate
         ``primal, dual, gap, relative_gap, kernel_psd``, recomputed in float64 for exactly these
         coefficients.
@@ -121,7 +131,9 @@ class MulticlassSVC(LargeMarginClassifier):
 
     References
     ----------
-    Crammer & Singer, JMLR 2 (2001) 265-292; Aiolli & Sperduti, JMLR 6 (2005) 817-850.
+    Crammer & Singer, JMLR 2 (2001) 265-292; Aiolli & Sperduti, JMLR 6 (2005) 817-850; Weston &
+    Watkins, CSD-TR-98-04 (1998); Lee, Lin & Wahba, JASA 99 (2004) 67-81; Guermeur & Monfrini,
+    Informatica 22 (2011) 73-96.
 
     Examples
     --------
@@ -275,7 +287,7 @@ class MulticlassSVC(LargeMarginClassifier):
         if self.solver == "cycles":
             from polymargin.solvers.cycles import solve_cycles
 
-            return solve_cycles(problem, stop, history, start)
+            return solve_cycles(problem, stop, history, start, float(self.cache_mb))
         if not problem.machine.is_crammer_singer or problem.has_free_bias:
             from polymargin.solvers.descent import solve_machine
 
@@ -305,8 +317,13 @@ class MulticlassSVC(LargeMarginClassifier):
             }
             if kernel.name == "precomputed":
                 found["support_vectors_"] = np.empty((0, 0))
-                among = X[np.ix_(support, support)].astype(np.float64)
-                found["_prototype_gram"] = tau.T @ (among @ tau)
+                found["_prototype_gram"] = sum(
+                    (
+                        tau[rows].T @ (X[np.ix_(support[rows], support)].astype(np.float64) @ tau)
+                        for rows in row_blocks(len(support), 256)
+                    ),
+                    start=np.zeros((len(classes), len(classes))),
+                )
             else:
                 found["support_vectors_"] = X[support]
             if W is not None:

@@ -18,10 +18,13 @@ def value_of_zero(problem: Problem) -> float:
     n, Q = problem.n_patterns, problem.n_prototypes
     if not problem.has_one_prototype_per_class:
         return float(problem.cap.sum())
-    scores = np.zeros((n, Q))
     if problem.has_free_bias and not problem.machine.K3:
+        scores = np.zeros((n, Q))
         scores += best_bias(problem.machine, scores, problem.own, problem.cap).b
-    return float(problem.cap @ problem.machine.loss(scores, problem.own))
+        return float(problem.cap @ problem.machine.loss(scores, problem.own))
+    # without an intercept every example loses the same
+    one = problem.machine.loss(np.zeros((1, Q)), np.zeros(1, dtype=np.int64))
+    return float(problem.cap.sum() * one[0])
 
 
 def warn_of_outcome(

@@ -38,6 +38,8 @@ class Problem:
         Linear kernels: 1/2 sum_r ||M_r - M_0r||^2 takes the place of 1/2 sum_r ||M_r||^2.
     has_free_bias : bool
         Whether an unpenalised intercept of sum zero is added to the scores.
+    present_bias : (R,) or None
+        That intercept at the last check of a run, for those who watch it.
     """
 
     machine: Machine
@@ -51,6 +53,7 @@ class Problem:
     kernel_psd: bool | None = field(default=None)
     centre: tuple[np.ndarray, np.ndarray] | None = field(default=None)
     has_free_bias: bool = False
+    present_bias: np.ndarray | None = field(default=None)
 
     @property
     def n_patterns(self) -> int:

@@ -23,7 +23,14 @@ from polymargin.certificate import Judgement, certify, score_source
 from polymargin.machines import Machine
 from polymargin.problem import Problem, run_blocks
 
-__all__ = ["Values", "judge_machine", "repair", "signed_start", "values_of"]
+__all__ = [
+    "Values",
+    "judge_machine",
+    "linear_and_ridge",
+    "repair",
+    "signed_start",
+    "values_of",
+]
 
 _A_HAIR_MORE = 1.0 + 1e-11
 """Hard margins are scaled this much above the target: rounded scores must not fall below it."""
@@ -85,13 +92,14 @@ def judge_machine(
         norm2 = max(norm2, 0.0)
     if np.isnan(norm2) or np.isnan(scores).any():
         raise ValueError("kernel: its values overflow on these data; scale the features of X.")
-    found = values_of(problem, scores, norm2, support, signed, T, hint)
+    reward, ridge = linear_and_ridge(problem, support, signed)
+    found = values_of(problem, scores, norm2, reward, ridge, hint)
     # large coefficients that cancel leave their rounding in ||w||^2
     weight = float((np.abs(T).T @ np.sqrt(problem.diagonal[support])).sum())
     rounding = 1e-14 * weight * float(np.sqrt(norm2))
     certificate = certify(found.primal, found.dual, problem.kernel_psd, rounding)
     unique = None
-    if problem.has_free_bias:
+    if problem.has_free_bias and not (machine.K3 and not problem.is_hard):
         # the model's scores are known to about this much: ||M - M*||^2 <= 2 gap
         known = 0.0
         if np.isfinite(certificate.gap):
@@ -123,18 +131,28 @@ def _check_feasible(
         raise FloatingPointError(f"the dual point is not feasible (by {violation:.1e})")
 
 
+def linear_and_ridge(
+    problem: Problem, support: np.ndarray, signed: np.ndarray
+) -> tuple[float, float]:
+    """The linear term of D, and what the ridge of M-SVM^2 adds to ||w||^2 (0 elsewhere)."""
+    machine, own = problem.machine, problem.own[support]
+    reward = machine.reward(signed, own)
+    if machine.p == 1 or problem.is_hard:
+        return reward, 0.0
+    T = machine.coefficients(signed, own)
+    return reward, float((T**2).sum(axis=1) @ (0.5 / problem.cap[support]))
+
+
 def values_of(
     problem: Problem,
     scores: np.ndarray,
     norm2: float,
-    support: np.ndarray,
-    signed: np.ndarray,
-    T: np.ndarray,
+    reward: float,
+    ridge: float,
     hint: np.ndarray | None,
 ) -> Values:
     """P and D of a feasible point from the scores (n, Q) of all examples without free intercept."""
     machine = problem.machine
-    reward = machine.reward(signed, problem.own[support])
     if problem.is_hard:
         return _hard_values(problem, scores, norm2, reward)
     zero = Bias(np.zeros(problem.n_prototypes), 0.0)
@@ -146,9 +164,6 @@ def values_of(
             bias = best_bias(machine, scores, problem.own, problem.cap, hint)
     shifted = scores + bias.b if problem.has_free_bias else scores
     losses = machine.loss(shifted, problem.own)
-    ridge = 0.0
-    if machine.p == 2:
-        ridge = float((T**2).sum(axis=1) @ (0.5 / problem.cap[support]))
     primal = 0.5 * norm2 + float(problem.cap @ losses)
     dual = reward - 0.5 * (norm2 + ridge)
     return Values(primal, dual, bias, 1.0, np.nan)
@@ -162,7 +177,7 @@ def least_lead(scores: np.ndarray, own: np.ndarray) -> float:
 def _hard_values(problem: Problem, scores: np.ndarray, norm2: float, reward: float) -> Values:
     """The rescaled pair: (1.12), (4.11), (5.10)."""
     machine, own = problem.machine, problem.own
-    dual = 0.0 if reward <= 0.0 else 0.5 / max(norm2 / reward**2, 1e-30)
+    dual = 0.0 if reward <= 0.0 else 0.5 / max(norm2 / reward / reward, 1e-30)
     zero = Bias(np.zeros(problem.n_prototypes), 0.0)
     lead = least_lead(scores, own)
     if not problem.has_free_bias:

@@ -17,7 +17,7 @@ from polymargin.problem import Problem
 from polymargin.solvers.block_steps import box_step, simplex_step
 from polymargin.solvers.patterns import crammer_singer_step
 
-__all__ = ["Blocks", "anchors", "descend_blocks", "enlist", "make_blocks"]
+__all__ = ["Blocks", "descend_blocks", "enlist", "make_blocks"]
 
 # places in the array of totals
 GAP, GAIN, STEPS, VISITS = range(4)
@@ -59,11 +59,6 @@ class Blocks(NamedTuple):
     relative: bool
     rival_target: float
     own_target: float
-
-
-def anchors(machine_is_relative: bool) -> int:
-    """Prototypes beyond one per class that the fields must hold."""
-    return 0 if machine_is_relative else 1
 
 
 def make_blocks(
@@ -176,18 +171,15 @@ def descend_blocks(
     Q = blocks.V.shape[1]
     share = 1.0 if blocks.relative else 1.0 / Q
     kappa = 1.0 if blocks.relative else -1.0 / Q
-    F = np.empty(Q + 1)
-    G = np.empty(Q + 1)
-    v = np.empty(Q + 1)
-    z = np.empty(Q + 1)
-    low = np.empty(Q + 1)
-    high = np.empty(Q + 1)
-    sign = np.empty(Q + 1)
-    new = np.empty(Q + 1)
+    # one allocation with wide rows: see ``body.descend``
+    scratch = np.empty((8, max(Q + 1, 128)))
+    F, G, v, z = scratch[0], scratch[1], scratch[2], scratch[3]
+    low, high, sign, new = scratch[4], scratch[5], scratch[6], scratch[7]
     visits = 0
     steps = 0
-    gap_sum = 0.0
-    gain_sum = 0.0
+    # sums go on where an earlier call stopped: their rounding must not know where that was
+    gap_sum = totals[GAP]
+    gain_sum = totals[GAIN]
     j = begin
     while j < end:
         if visits >= budget:
@@ -367,6 +359,6 @@ def descend_blocks(
         j += 1
     totals[VISITS] += visits
     totals[STEPS] += steps
-    totals[GAP] += gap_sum
-    totals[GAIN] += gain_sum
+    totals[GAP] = gap_sum
+    totals[GAIN] = gain_sum
     return j, end

@@ -58,12 +58,8 @@ def box_step(
             left = t
         else:
             break
-        if slope > 1e-9:
-            step = t - value / slope
-        elif value > 0.0:
-            step = t - 2.0 * value  # a flat piece of an increasing function: look beyond it
-        else:
-            step = t - 2.0 * value
+        # on a flat piece of the increasing function: look beyond it
+        step = t - value / slope if slope > 1e-9 else t - 2.0 * value
         if not (step > left and step < right):
             if left == -np.inf or right == np.inf:
                 break

@@ -156,8 +156,9 @@ def descend(
     F, slack, tau, B, new = scratch[0], scratch[1], scratch[2], scratch[3], scratch[4]
     visits = 0
     steps = 0
-    gap_sum = 0.0
-    gain_sum = 0.0
+    # sums go on where an earlier call stopped: their rounding must not know where that was
+    gap_sum = totals[GAP]
+    gain_sum = totals[GAIN]
     j = begin
     while j < end:
         if visits >= budget:
@@ -296,8 +297,8 @@ def descend(
         j += 1
     totals[VISITS] += visits
     totals[STEPS] += steps
-    totals[GAP] += gap_sum
-    totals[GAIN] += gain_sum
+    totals[GAP] = gap_sum
+    totals[GAIN] = gain_sum
     return j, end
 
 

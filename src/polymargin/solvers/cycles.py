@@ -17,7 +17,7 @@ import numpy as np
 from polymargin.history import History
 from polymargin.problem import Problem
 from polymargin.solvers.base import Solution, Stop, deferred_interrupt, is_not_separable
-from polymargin.solvers.frank_wolfe import FrankWolfe
+from polymargin.solvers.frank_wolfe import FrankWolfe, fits
 from polymargin.verdict import repair
 
 __all__ = ["Cycles", "Direction", "least_mean_cycle", "solve_cycles"]
@@ -33,10 +33,14 @@ class Direction(NamedTuple):
 
 
 def solve_cycles(
-    problem: Problem, stop: Stop, history: History, start: np.ndarray | None = None
+    problem: Problem,
+    stop: Stop,
+    history: History,
+    start: np.ndarray | None = None,
+    cache_mb: float = 1000.0,
 ) -> Solution:
     """Cycle and layer moves to relative gap ``stop.tol``; ``max_iter`` counts n moves as a pass."""
-    run = Cycles(problem, stop, history, start)
+    run = Cycles(problem, stop, history, start, fits(problem, cache_mb))
     with deferred_interrupt(run.progress.deadline):
         return run.run()
 
@@ -45,9 +49,14 @@ class Cycles(FrankWolfe):
     """The same state as Frank-Wolfe, moved along one small direction at a time."""
 
     def __init__(
-        self, problem: Problem, stop: Stop, history: History, start: np.ndarray | None
+        self,
+        problem: Problem,
+        stop: Stop,
+        history: History,
+        start: np.ndarray | None,
+        whole: bool = True,
     ) -> None:
-        super().__init__(problem, stop, history, start)
+        super().__init__(problem, stop, history, start, whole)
         cap = problem.cap if self.machine.p == 1 else np.full(problem.n_patterns, np.inf)
         self.cap = np.where(self.rival, cap[:, None], 0.0)
 
@@ -141,7 +150,7 @@ class Cycles(FrankWolfe):
             if problem.is_hard or self.machine.p == 2:
                 self.rescale()
             primal, dual = self.check()
-            progress.hint = self.b
+            progress.hint = self.problem.present_bias = self.b
             relative = progress.record(primal, dual, int((self.V < 0.0).sum()))
             reason = progress.why_stop()
             if relative <= progress.stop.tol:

@@ -16,10 +16,10 @@ import scipy.sparse as sp
 from polymargin.biases import column_flow
 from polymargin.circulation import cheapest_circulation
 from polymargin.history import History
-from polymargin.problem import Problem
+from polymargin.problem import Problem, row_blocks
 from polymargin.solvers.base import Solution, Stop, deferred_interrupt
-from polymargin.solvers.descent import MachineProgress
-from polymargin.verdict import repair, values_of
+from polymargin.solvers.machine_progress import MachineProgress
+from polymargin.verdict import linear_and_ridge, repair, values_of
 
 __all__ = ["FrankWolfe", "solve_frank_wolfe"]
 
@@ -32,22 +32,31 @@ def solve_frank_wolfe(
     cache_mb: float = 1000.0,
 ) -> Solution:
     """Conditional gradients to relative gap ``stop.tol``, one history entry per iteration."""
-    n = problem.n_patterns
-    if not problem.kernel.is_linear and 8e-6 * n * n > cache_mb:
-        raise ValueError(
-            f"solver='frank-wolfe' keeps the kernel matrix of all examples in memory, "
-            f"{8e-6 * n * n:.0f} MB here; raise cache_mb or use solver='block'."
-        )
-    run = FrankWolfe(problem, stop, history, start)
+    if fits(problem, cache_mb):
+        run = FrankWolfe(problem, stop, history, start)
+    else:
+        from polymargin.solvers.decomposition import Decomposed
+
+        run = Decomposed(problem, stop, history, start)
     with deferred_interrupt(run.progress.deadline):
         return run.run()
+
+
+def fits(problem: Problem, cache_mb: float) -> bool:
+    """Whether all scores can be had at once: linear, or a kernel matrix that fits."""
+    return problem.kernel.is_linear or 8e-6 * problem.n_patterns**2 <= cache_mb
 
 
 class FrankWolfe:
     """The state of the method: dual variables, scores of all examples, the last intercept."""
 
     def __init__(
-        self, problem: Problem, stop: Stop, history: History, start: np.ndarray | None
+        self,
+        problem: Problem,
+        stop: Stop,
+        history: History,
+        start: np.ndarray | None,
+        whole: bool = True,
     ) -> None:
         self.problem, self.machine = problem, problem.machine
         self.progress = MachineProgress(problem, stop, history, self.snapshot)
@@ -63,7 +72,7 @@ class FrankWolfe:
             self.ridge = 0.5 / problem.cap
         everyone = np.arange(n)
         self.K = None
-        if not problem.kernel.is_linear:
+        if whole and not problem.kernel.is_linear:
             self.K = problem.gram(everyone, everyone).astype(np.float64)
         self.scores = self.apply(self.coefficients(self.V))
         self.best_primal = np.inf
@@ -75,6 +84,13 @@ class FrankWolfe:
         """K T, never building K for a linear kernel."""
         if self.K is not None:
             return np.asarray(self.K @ T)
+        if not self.problem.kernel.is_linear:
+            support = np.flatnonzero(T.any(axis=1))
+            out = np.zeros(T.shape)
+            for rows in row_blocks(len(T), 256):
+                K = self.problem.gram(np.arange(rows.start, rows.stop), support)
+                out[rows] = K.astype(np.float64) @ T[support]
+            return out
         X = self.problem.X
         if sp.issparse(X):
             return np.asarray(X @ np.asarray(X.T @ T))
@@ -119,8 +135,8 @@ class FrankWolfe:
         """P with the best intercept and D at the present point."""
         T = self.coefficients(self.V)
         norm2 = max(float((T * self.scores).sum()), 0.0)
-        everyone = np.arange(len(T))
-        found = values_of(self.problem, self.scores, norm2, everyone, self.V, T, self.b)
+        reward, ridge = linear_and_ridge(self.problem, np.arange(len(T)), self.V)
+        found = values_of(self.problem, self.scores, norm2, reward, ridge, self.b)
         self.b = found.bias.b
         self.best_primal = min(self.best_primal, found.primal)
         return found.primal, found.dual
@@ -155,7 +171,7 @@ class FrankWolfe:
         progress = self.progress
         while True:
             primal, dual = self.check()
-            progress.hint = self.b
+            progress.hint = self.problem.present_bias = self.b
             relative = progress.record(primal, dual, int((self.V < 0.0).sum()))
             reason = progress.why_stop()
             if relative <= progress.stop.tol:

@@ -1,0 +1,158 @@
+"""Weston-Watkins, Lee-Lin-Wahba and M-SVM^2: how much more they cost than what they compete with.
+
+Gaussian kernels with a free intercept are timed beside LIBSVM's one-vs-one machines on the same
+data; the linear Weston-Watkins machine with a penalised intercept beside our linear
+Crammer-Singer machine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks import competitors
+from benchmarks.charts import Bars, Panel
+from benchmarks.data import DataMissingError, DataSet, load
+from benchmarks.options import Options
+from benchmarks.report import Column, Report, Verdict, judged
+from benchmarks.timing import median, timed
+from polymargin import MulticlassSVC
+
+__all__ = ["CASES", "Case", "run"]
+
+KERNEL_TARGETS = {"ww": 5.0, "llw": 15.0, "msvm2": 15.0}
+LINEAR_TARGET = 2.0
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row: a machine on a data set; no gamma means the linear kernel."""
+
+    data: str
+    machine: str
+    C: float
+    gamma: float | None = None
+
+    @property
+    def title(self) -> str:
+        return f"{self.data} {self.machine}" + ("" if self.gamma else " (linear)")
+
+
+CASES = (
+    *(Case("satimage", machine, 10.0, 1.0) for machine in KERNEL_TARGETS),
+    *(Case("usps", machine, 10.0, 0.0078) for machine in KERNEL_TARGETS),
+    Case("letter", "ww", 1.0),
+    Case("usps", "ww", 0.01),
+    Case("mnist", "ww", 0.01),
+)
+
+COLUMNS = (
+    Column("title", "set, machine"),
+    Column("C", "C", "g"),
+    Column("shape", "n x d"),
+    Column("our_fit", "fit [s]", ".4g"),
+    Column("other", "beside"),
+    Column("other_fit", "fit [s]", ".4g"),
+    Column("ratio", "ratio", ".2f"),
+    Column("gap", "gap", ".1e"),
+    Column("our_error", "error [%]", ".2f"),
+    Column("other_error", "beside [%]", ".2f"),
+    Column("our_support", "support", ".0f"),
+    Column("note", "note"),
+)
+
+
+def run(options: Options) -> Report:
+    """All rows whose data are present."""
+    report = Report(
+        "machines",
+        "Weston-Watkins, Lee-Lin-Wahba and M-SVM^2",
+        "Whole `fit` calls at tol=1e-3. Gaussian kernel: free intercept, beside "
+        "`SVC(cache_size=2000)`; linear: penalised intercept, beside our Crammer-Singer machine. "
+        "The ratio is ours over the other. Medians; one thread; warm; float64.",
+        COLUMNS,
+    )
+    for case in CASES:
+        try:
+            data = load(case.data, options.quick)
+        except DataMissingError as reason:
+            report.skip(case.title, reason)
+            continue
+        row = measure(case, data, options.repeat)
+        report.rows.append(row)
+        print(
+            f"{case.title}: {row['our_fit']:.4g} s, {row['other']} {row['other_fit']:.4g} s, "
+            f"ratio {row['ratio']:.2f}",
+            flush=True,
+        )
+    report.verdicts = verdicts(report.rows, options.quick)
+    report.panels = charts(report.rows)
+    return report
+
+
+def models(case: Case, seed: int) -> tuple[MulticlassSVC, Any, str]:
+    """The machine, what stands beside it, and the name of that."""
+    if case.gamma is None:
+        ours = MulticlassSVC(machine=case.machine, intercept="penalized", C=case.C)
+        return ours.set_params(random_state=seed), competitors.ours_linear(case.C, seed), "cs"
+    ours = MulticlassSVC(machine=case.machine, kernel="rbf", C=case.C, gamma=case.gamma)
+    return ours.set_params(random_state=seed), competitors.libsvm_rbf(case.C, case.gamma), "SVC"
+
+
+def measure(case: Case, data: DataSet, repeat: int) -> dict[str, Any]:
+    """One row of the table; the two take turns, so that drift hits both."""
+    row: dict[str, Any] = {"title": case.title, "C": case.C, "shape": data.shape}
+    row |= {"machine": case.machine, "gamma": case.gamma}
+    ours: list[dict[str, Any]] = []
+    others: list[dict[str, Any]] = []
+    for model in models(case, 0)[:2]:
+        competitors.warm(model, data.X_train, data.y_train)
+    for seed in range(repeat):
+        mine, other, row["other"] = models(case, seed)
+        ours.append(timed_fit(mine, data))
+        others.append(timed_fit(other, data))
+    for key in ("fit", "error"):
+        row[f"our_{key}"] = median(one[key] for one in ours)
+        row[f"other_{key}"] = median(one[key] for one in others)
+    row["our_support"] = median(one["support"] for one in ours)
+    row["gap"] = median(one["gap"] for one in ours)
+    row["ratio"] = row["our_fit"] / row["other_fit"]
+    row["note"] = ", ".join(sorted({str(one["status"]) for one in ours} - {"converged"}))
+    return row | {"our_runs": ours, "other_runs": others}
+
+
+def timed_fit(model: Any, data: DataSet) -> dict[str, Any]:
+    seconds, _ = timed(model.fit, data.X_train, data.y_train)
+    error = 100.0 * float((model.predict(data.X_test) != data.y_test).mean())
+    found: dict[str, Any] = {"fit": seconds, "error": error, "support": len(model.support_)}
+    if hasattr(model, "certificate_"):
+        found |= {"gap": model.certificate_.relative_gap, "status": model.status_}
+    return found
+
+
+def verdicts(rows: list[dict[str, Any]], quick: bool) -> list[Verdict]:
+    """The largest ratio of each machine beside its target."""
+    found = []
+    for machine, target in KERNEL_TARGETS.items():
+        ratios = [row["ratio"] for row in rows if row["gamma"] and row["machine"] == machine]
+        found.append(judged(f"{machine}, kernel, largest", ratios, max, target, 2, quick, True))
+    linear = [row["ratio"] for row in rows if not row["gamma"]]
+    found.append(judged("ww, linear, largest", linear, max, LINEAR_TARGET, 3, quick, True))
+    return found
+
+
+def charts(rows: list[dict[str, Any]]) -> list[Panel]:
+    """Seconds side by side, ratios above."""
+    return [
+        Bars(
+            "ours / other above the bars",
+            "data set and machine",
+            "seconds of fit",
+            [row["title"] for row in rows],
+            {
+                "the machine": [row["our_fit"] for row in rows],
+                "SVC, or linear Crammer-Singer": [row["other_fit"] for row in rows],
+            },
+            [f"{row['ratio']:.1f}x" for row in rows],
+        )
+    ]
