@@ -38,7 +38,6 @@ from polymargin.solvers.base import Deadline, deferred_interrupt
 __all__ = ["MultiPrototypeSVC"]
 
 _ASSIGNMENTS = ("static", "greedy", "annealed")
-_INTERCEPTS = ("auto", "none", "penalized")
 
 
 def _has_linear_kernel(estimator: Any) -> bool:
@@ -253,11 +252,6 @@ class MultiPrototypeSVC(PrototypeClassifier):
         self._check_common()
         if self.assignment not in _ASSIGNMENTS:
             raise ValueError(f"assignment must be one of {_ASSIGNMENTS}, got {self.assignment!r}.")
-        if self.intercept not in _INTERCEPTS:
-            raise ValueError(
-                f"intercept must be one of {_INTERCEPTS} for several prototypes per class, "
-                f"got {self.intercept!r}."
-            )
         restarts = self.n_restarts
         if not isinstance(restarts, numbers.Integral) or restarts < 1:
             raise ValueError(f"n_restarts must be an integer >= 1, got {restarts!r}.")
