@@ -37,7 +37,9 @@ from polymargin.solvers.reassignment import (
 __all__ = ["PrototypeSolution", "solve_prototypes"]
 
 _MOST_SWEEPS = 20  # of the rule "until the energy falls"
-_ROUNDS, _LAST_ROUNDS = 50, 3  # greedy rounds at most, alone and after annealing
+_ROUNDS, _LAST_ROUNDS = 50, 2  # greedy rounds at most, alone and after annealing
+_LARGE = 500_000  # examples times prototypes above which rounds after annealing are few
+_ANNEALED_TOL = 0.01  # of the first static problem after annealing
 _COLD_STEPS, _FEW = 20, 5000  # steps at temperature zero; n / 5000 changes are few
 _ROUGH_TOL, _CLOSER = 0.02, 0.5  # of the first static problem between greedy reassignments, factor
 _SNAPSHOT_SECONDS = 0.5
@@ -214,10 +216,12 @@ class _Alternation:
             reason = self.anneal() or self.cool()
         if reason is not None:
             return self.interrupted(reason)
-        found = self.greedy(_ROUNDS if self.schedule is None else _LAST_ROUNDS)
+        is_large = self.problem.n_patterns * self.problem.n_prototypes > _LARGE
+        last = _LAST_ROUNDS if is_large and self.schedule is not None else _ROUNDS
+        found = self.greedy(last)
         if found.energy is not None and self.is_worse_than_seen(found.energy.value):
             self.go_to(self.best_own)
-            found = self.better(found, self.greedy(_LAST_ROUNDS))
+            found = self.better(found, self.greedy(last))
         return self.exchange(found)
 
     def better(self, a: PrototypeSolution, b: PrototypeSolution) -> PrototypeSolution:
@@ -319,7 +323,8 @@ class _Alternation:
 
     def greedy(self, rounds: int = _ROUNDS) -> PrototypeSolution:
         """A14: static problems, each solved closer, until no reassignment improves."""
-        tol = self.stop.tol if self.schedule is not None else max(self.stop.tol, _ROUGH_TOL)
+        rough, closer = (_ROUGH_TOL, _CLOSER) if self.schedule is None else (_ANNEALED_TOL, 0.0)
+        tol = max(self.stop.tol, rough)
         self.step(_GREEDY)
         for _ in range(rounds):
             solution = self.stage.settle(replace(self.stop, tol=tol))
@@ -332,7 +337,7 @@ class _Alternation:
             self.keep_snapshot()
             if changed == 0 and tol == self.stop.tol:
                 break
-            tol = max(self.stop.tol, _CLOSER * tol if changed else self.stop.tol)
+            tol = max(self.stop.tol, closer * tol if changed else self.stop.tol)
         else:
             solution = self.stage.settle(self.stop)
         return self.closed(solution)
