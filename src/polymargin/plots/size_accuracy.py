@@ -1,4 +1,4 @@
-"""Pictures: each Display first computes a small record, then draws it with matplotlib."""
+"""Validation error against the size of a multi-prototype model."""
 
 from __future__ import annotations
 
@@ -7,20 +7,9 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from polymargin.plots.style import BLUE, ORANGE, axes_of
+
 __all__ = ["SizeAccuracyDisplay"]
-
-_BLUE, _ORANGE = "#0072B2", "#D55E00"  # told apart by colour-blind readers
-
-
-def _axes(ax: Any) -> Any:
-    """The given axes, or new ones; a helpful message without matplotlib."""
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise ImportError(
-            "plots need matplotlib: pip install 'polymargin[plots]' (or matplotlib)."
-        ) from error
-    return plt.subplots(layout="constrained")[1] if ax is None else ax
 
 
 class SizeAccuracyDisplay:
@@ -81,13 +70,13 @@ class SizeAccuracyDisplay:
 
     def plot(self, ax: Any = None) -> SizeAccuracyDisplay:
         """Draw into ``ax`` (new axes if None); ``ax_`` and ``figure_`` hold them."""
-        ax = _axes(ax)
+        ax = axes_of(ax)
         percent, spread = 100.0 * self.error, 100.0 * self.spread
         ax.errorbar(
             self.n_prototypes,
             percent,
             yerr=spread,
-            color=_BLUE,
+            color=BLUE,
             marker="o",
             capsize=3,
             label="mean and deviation over folds",
@@ -100,7 +89,7 @@ class SizeAccuracyDisplay:
             markersize=10,
             markerfacecolor="none",
             markeredgewidth=2,
-            color=_ORANGE,
+            color=ORANGE,
             label="chosen",
         )
         ax.set_xscale("log")

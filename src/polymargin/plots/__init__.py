@@ -1,0 +1,5 @@
+"""Pictures: each Display first computes a small record, then draws it with matplotlib."""
+
+from polymargin.plots.size_accuracy import SizeAccuracyDisplay
+
+__all__ = ["SizeAccuracyDisplay"]
