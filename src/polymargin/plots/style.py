@@ -1,4 +1,4 @@
-"""What every picture shares: colours that colour-blind readers tell apart, axes, the missing library."""
+"""What every picture shares: colours that colour-blind readers tell apart, and axes."""
 
 from __future__ import annotations
 
