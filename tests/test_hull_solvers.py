@@ -143,6 +143,14 @@ def test_out_of_precision():
     assert model.n_iter_ < 500_000
 
 
+def test_scattered_examples_share_the_weight():
+    """A narrow kernel: Kbar is diagonal within classes, so equal weights are optimal at once."""
+    X, y = clouds(120)
+    model = ConvexHullSVC(gamma=1e3, tol=1e-6).fit(X, y)
+    assert model.n_iter_ <= 1  # as reported: at least one
+    assert model.weights_ == pytest.approx(1.0 / np.bincount(y)[y])
+
+
 def test_creeping_pairs():
     """Nearly parallel examples: pairs alone would need a million steps."""
     X, y = clouds(200, 2, 2, seed=5, distance=0.5)

@@ -59,6 +59,10 @@ class Source:
         """Kernel values between positions, in float64."""
         raise NotImplementedError
 
+    def is_scattered(self) -> bool:
+        """Whether K_ii outweighs all other kernel values of example i with its class together."""
+        return False
+
 
 def _evenly(members: list[np.ndarray], count: int) -> tuple[np.ndarray, np.ndarray]:
     """At most ``count`` evenly spaced members of each class, with equal weights of sum 1."""
@@ -96,6 +100,20 @@ class KernelSource(Source):
                 mine, members = run.label[some] == k, slice(run.first[k], run.first[k + 1])
                 own[members] += w[mine] @ K[mine, members]
         return 2.0 * (Q * own - total)
+
+    def is_scattered(self) -> bool:
+        """Judged by the examples of ``means``, whose rows the first gradient needs anyway."""
+        run, rows = self.run, self.rows
+        some, _ = self.means()
+        if len(some) > rows.capacity or len(some) == len(run.order):
+            return False
+        rows.fetch(some)
+        label = run.label[some]
+        heavy = sum(
+            np.abs(rows.rows[rows.slot[p], run.first[k] : run.first[k + 1]]).sum()
+            for p, k in zip(some, label, strict=True)
+        )
+        return bool(heavy < 2.0 * np.abs(self.diagonal[some]).sum())
 
     def products(self, positions: np.ndarray) -> np.ndarray:
         K = np.empty((len(positions), len(positions)))

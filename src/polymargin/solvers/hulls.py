@@ -109,10 +109,17 @@ class HullRun:
         self.idle = 0  # checks since then
 
     def start(self, source: Source) -> None:
-        """From the vertex that the gradient at the class means (kernels: of a few) points to."""
+        """From the vertex that the gradient at the class means (kernels: of a few) points to.
+
+        Where examples hardly see one another, every one of them will carry weight: the means.
+        """
         positions, weights = source.means()
         guess = source.gradient(positions, weights)
-        self.u = linear_minimum(guess, self.cap, self.members)
+        even = np.concatenate([np.full(len(own), 1.0 / len(own)) for own in self.members])
+        if source.is_scattered() and np.all(even <= self.cap):
+            self.u = even
+        else:
+            self.u = linear_minimum(guess, self.cap, self.members)
         self.refresh(source)
 
     def refresh(self, source: Source) -> None:
