@@ -17,6 +17,7 @@ ORDER = [
     {"exceptions", "_jit", "_threads"},
     {"kernels", "machines", "encoding", "annealing", "initialization", "circulation"},
     {"fields", "biases"},
+    {"shared_bias"},
     {"problem"},
     {"certificate", "history", "scoring", "validation"},
     {"verdict", "hull_certificate", "_callbacks"},

@@ -107,8 +107,7 @@ class MulticlassSVC(LargeMarginClassifier):
         sums to zero.
     bias_is_unique_ : bool
         Free intercept only: whether no other intercept is as good (up to the accuracy of the
-        model); where one is, ``intercept_`` is the best one of least norm.  Not there for "cs" with
-        a soft margin, where it is not examined.
+        model); where one is, ``intercept_`` is the best one of least norm.
     certificate_ : Certificate
         ``primal, dual, gap, relative_gap, kernel_psd``, recomputed in float64 for exactly these
         coefficients.

@@ -22,6 +22,7 @@ from polymargin.biases import (
 from polymargin.certificate import Judgement, certify, score_source
 from polymargin.machines import Machine
 from polymargin.problem import Problem, run_blocks
+from polymargin.shared_bias import shared_bias
 
 __all__ = [
     "Values",
@@ -62,7 +63,7 @@ def judge_machine(
     signed : (s, Q) their variables, exactly feasible; with a free intercept the column sums of
         their coefficients must vanish.
     hint : (Q,) or None
-        An intercept to start the search for the best one from (Crammer-Singer: the one to use).
+        An intercept to start the search for the best one from.
     """
     machine, own = problem.machine, problem.own[support]
     T = machine.coefficients(signed, own)
@@ -93,13 +94,18 @@ def judge_machine(
     if np.isnan(norm2) or np.isnan(scores).any():
         raise ValueError("kernel: its values overflow on these data; scale the features of X.")
     reward, ridge = linear_and_ridge(problem, support, signed)
-    found = values_of(problem, scores, norm2, reward, ridge, hint)
+    if problem.has_free_bias and machine.K3 and not problem.is_hard:
+        best = shared_bias(-machine.deficits(scores, problem.own), problem.own, problem.cap, hint)
+        found = values_of(problem, scores, norm2, reward, ridge, best.b)
+        found = found._replace(bias=best)
+    else:
+        found = values_of(problem, scores, norm2, reward, ridge, hint)
     # large coefficients that cancel leave their rounding in ||w||^2
     weight = float((np.abs(T).T @ np.sqrt(problem.diagonal[support])).sum())
     rounding = 1e-14 * weight * float(np.sqrt(norm2))
     certificate = certify(found.primal, found.dual, problem.kernel_psd, rounding)
     unique = None
-    if problem.has_free_bias and not (machine.K3 and not problem.is_hard):
+    if problem.has_free_bias:
         # the model's scores are known to about this much: ||M - M*||^2 <= 2 gap
         known = 0.0
         if np.isfinite(certificate.gap):
@@ -151,7 +157,11 @@ def values_of(
     ridge: float,
     hint: np.ndarray | None,
 ) -> Values:
-    """P and D of a feasible point from the scores (n, Q) of all examples without free intercept."""
+    """P and D of a feasible point from the scores (n, Q) of all examples without free intercept.
+
+    ``hint`` is where the search for the best intercept starts; with one slack per example, whose
+    best intercept is a linear programme, it is the intercept.
+    """
     machine = problem.machine
     if problem.is_hard:
         return _hard_values(problem, scores, norm2, reward)
