@@ -130,3 +130,31 @@ def test_bits_do_not_depend_on_the_clock(monkeypatch, visits):
     )
     again = MulticlassSVC(machine="ww", kernel="rbf", random_state=0).fit(X, y)
     np.testing.assert_array_equal(again.dual_coef_, ww.dual_coef_)
+
+
+# -- kernel values of very different size ---------------------------------------------------------
+
+
+def raw(n, Q, d, seed, scales=(0.0, 0.0), offset=0.0, distance=1.0):
+    """Clouds whose features span magnitudes or lie far from the origin."""
+    rng = np.random.default_rng(seed)
+    y = np.r_[np.arange(Q), rng.integers(0, Q, n - Q)]
+    X = rng.normal(size=(n, d)) + distance * rng.normal(size=(Q, d))[y]
+    return X * 10.0 ** rng.uniform(*scales, size=d) + offset, y
+
+
+@pytest.mark.parametrize(
+    ("parameters", "data"),
+    [
+        ({"C": np.inf}, raw(60, 3, 3, 8, (-2, 2), distance=8.0)),
+        ({"machine": "llw", "C": 100.0, "intercept": "penalized"}, raw(9, 3, 11, 1, offset=20.0)),
+        ({"machine": "ww", "C": 100.0}, raw(40, 4, 5, 2, (-2, 2))),
+        ({"C": 100.0, "kernel": "poly", "gamma": 0.5, "degree": 2}, raw(47, 3, 3, 3, (-1, 1))),
+    ],
+    ids=["hard", "far", "free", "poly"],
+)
+def test_the_last_digits_where_kernel_values_are_large(parameters, data):
+    X, y = data
+    model = MulticlassSVC(tol=1e-7, random_state=0, **parameters).fit(X, y)
+    assert model.status_ == "converged"
+    assert model.certificate_.relative_gap <= 1e-7

@@ -18,7 +18,7 @@ that has no ridge.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
@@ -27,11 +27,13 @@ from polymargin.certificate import Judgement
 from polymargin.problem import Problem
 from polymargin.solvers.base import Progress
 from polymargin.solvers.interior import Leap, features
+from polymargin.solvers.refinement import CUTS, refine
 from polymargin.verdict import judge_machine, repair
 
-__all__ = ["Barrier", "MachineLeap"]
+__all__ = ["Barrier", "MachineLeap", "PlainLeap"]
 
 _ITERATIONS = 120
+_LARGEST_CURVATURES = 20_000_000  # numbers in one Q x Q matrix per pattern
 
 
 class MachineLeap(Leap):
@@ -41,47 +43,79 @@ class MachineLeap(Leap):
         super().__init__(problem, progress)
         Q = problem.n_prototypes
         self.cost += 2e-8 * problem.n_patterns * Q**3  # the curvatures of the patterns
+        if problem.n_patterns * Q**2 > _LARGEST_CURVATURES:
+            self.cost = np.inf
 
     def signed_point(self, dual: float, largest: float) -> tuple[np.ndarray, np.ndarray] | None:
         """Signed variables (n, Q) and intercept better than the point of this dual value."""
         self.left -= 1
-        problem, progress = self.problem, self.progress
-        with np.errstate(all="ignore"):  # a step beyond the range of float64 ends the path
-            barrier = Barrier(problem, features(problem), largest)
-            for _ in range(_ITERATIONS):
-                if barrier.is_within(0.01 * progress.stop.tol) or progress.why_stop():
-                    break
-                progress.iterations += 1
-                if not barrier.advance():
-                    break
-        best = None
-        for alpha in (barrier.purified(), barrier.alpha):
-            if not np.isfinite(alpha).all():
-                continue
-            V = self._feasible(np.where(barrier.there, alpha, 0.0), barrier)
-            judged = self._judged(V, barrier.b)
-            if judged is None:
-                continue
-            if judged.certificate.relative_gap <= progress.stop.tol:
-                return V, barrier.b
-            if judged.certificate.dual > dual:
-                best, dual = (V, barrier.b), judged.certificate.dual
-        return best
+        return end_of_path(self.problem, self.progress, dual, largest)
 
-    def _feasible(self, alpha: np.ndarray, barrier: Barrier) -> np.ndarray:
-        problem, machine = self.problem, self.problem.machine
-        V = barrier.sign * alpha
-        if problem.has_free_bias:
-            lack = machine.deficits(barrier.scores(), problem.own)
-            V = repair(machine, V, problem.own, lack)
-        return V
 
-    def _judged(self, V: np.ndarray, b: np.ndarray) -> Judgement | None:
-        support = np.flatnonzero(V.any(axis=1))
-        try:
-            return judge_machine(self.problem, support, V[support], b)
-        except (FloatingPointError, ValueError):
-            return None  # beyond the digits of float64: no point to offer
+class PlainLeap(Leap):
+    """Crammer-Singer: its own interior point first, then the one that corrects its residuals.
+
+    The second takes longer and gets further where kernel values span many magnitudes.
+    """
+
+    def point(self, dual: float, largest: float) -> np.ndarray | None:
+        """A dual point tau (n, R) that is better than the current one."""
+        problem = self.problem
+        first = super().point(dual, largest)
+        Q = problem.n_prototypes
+        one_each = len(np.unique(problem.prototype_class)) == Q
+        small = problem.n_patterns * Q**2 <= _LARGEST_CURVATURES // 10
+        if self.arrived or not (one_each and small) or self.progress.why_stop():
+            return first
+        found = end_of_path(problem, self.progress, dual, largest)
+        if found is None:
+            return first
+        return problem.machine.coefficients(found[0], problem.own)
+
+
+def end_of_path(
+    problem: Problem, progress: Progress, dual: float, largest: float
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """The best of what the end of the central path offers, if it is above ``dual``."""
+    with np.errstate(all="ignore"):  # a step beyond the range of float64 ends the path
+        barrier = Barrier(problem, features(problem), largest)
+        for _ in range(_ITERATIONS):
+            if barrier.is_within(0.01 * progress.stop.tol) or progress.why_stop():
+                break
+            progress.iterations += 1
+            if not barrier.advance():
+                break
+    best = None
+    with np.errstate(all="ignore"):
+        candidates = list(barrier.candidates(problem))
+    for alpha in candidates:
+        if alpha is None or not np.isfinite(alpha).all():
+            continue
+        V = _feasible(problem, np.where(barrier.there, alpha, 0.0), barrier)
+        judged = _judged(problem, V, barrier.b)
+        if judged is None:
+            continue
+        if judged.certificate.relative_gap <= progress.stop.tol:
+            return V, barrier.b
+        if judged.certificate.dual > dual:
+            best, dual = (V, barrier.b), judged.certificate.dual
+    return best
+
+
+def _feasible(problem: Problem, alpha: np.ndarray, barrier: Barrier) -> np.ndarray:
+    V = barrier.sign * alpha
+    if problem.has_free_bias:
+        lack = problem.machine.deficits(barrier.scores(), problem.own)
+        V = repair(problem.machine, V, problem.own, lack)
+    return V
+
+
+def _judged(problem: Problem, V: np.ndarray, b: np.ndarray) -> Judgement | None:
+    support = np.flatnonzero(V.any(axis=1))
+    try:
+        return judge_machine(problem, support, V[support], b)
+    except (FloatingPointError, ValueError):
+        return None  # beyond the digits of float64: no point to offer
 
 
 class Barrier:
@@ -316,6 +350,27 @@ class Barrier:
                 pairs += [(room[there], d_room[there]), (self.xi[there], d_xi[there])]
         worst = max(float((-d / v).max(initial=0.0)) for v, d in pairs)
         return 1.0 if worst <= 1.0 else 1.0 / worst
+
+    def candidates(self, problem: Problem) -> Iterator[np.ndarray | None]:
+        """Dual points to judge, the most accurate first."""
+        for cut in CUTS:
+            yield self.refined(problem, cut)
+        yield self.purified()
+        yield self.alpha
+
+    def refined(self, problem: Problem, cut: float) -> np.ndarray | None:
+        """alpha with the last digits of its optimality conditions, where they are equations."""
+        if self.machine.p == 2 or not np.isfinite(self.alpha).all():
+            return None
+        alpha = np.where(self.there, self.purified(), 0.0)
+        cap = self.cap if self.bounded else np.full_like(self.cap, np.inf)
+        is_full = np.zeros(len(alpha), dtype=bool)
+        is_free = self.there & (alpha > 0.0)
+        if self.shared and self.bounded:
+            is_full = (self.room() < self.cap * self.xi)[:, 0]
+        elif self.bounded:
+            is_free &= alpha < cap
+        return refine(problem, alpha, is_free, is_full, self.b, self.N, self.target, cap, cut)
 
     def purified(self) -> np.ndarray:
         """alpha with the variables on their way to a bound set to it."""

@@ -24,6 +24,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from polymargin.certificate import judge
 from polymargin.problem import Problem
 from polymargin.solvers.base import HARD_MARGIN_LIMIT, Progress
+from polymargin.solvers.refinement import CUTS, refine
 
 __all__ = ["Leap", "central_path", "expected_seconds", "features"]
 
@@ -45,6 +46,7 @@ class Leap:
         self.problem = problem
         self.progress = progress
         self.left = 3
+        self.arrived = False  # whether the last point offered is within the tolerance
         n, R = problem.n_patterns, problem.n_prototypes
         self.cost = np.inf
         if problem.centre is None and problem.kernel_psd is not False:
@@ -97,7 +99,7 @@ class Leap:
                 progress.why_stop,
             )
             progress.iterations += iterations
-            for tau in points:
+            for tau in [*refined_points(problem, points[0], cap), *points]:
                 if not np.isfinite(tau).all():
                     continue
                 support = np.flatnonzero(tau.any(axis=1))
@@ -106,12 +108,36 @@ class Leap:
                 except (FloatingPointError, ValueError):
                     continue  # beyond the digits of float64: no point to offer
                 if certificate.relative_gap <= progress.stop.tol:
+                    self.arrived = True
                     return tau
                 if certificate.dual > dual:
                     best, dual = tau, certificate.dual
             if progress.why_stop():
                 break
         return best
+
+
+def refined_points(problem: Problem, tau: np.ndarray, cap: np.ndarray) -> list[np.ndarray]:
+    """tau (inactive variables zero) with the last digits of its conditions, if they can be had."""
+    if not np.isfinite(tau).all():
+        return []
+    rows, own = np.arange(len(tau)), problem.own
+    alpha = np.maximum(-tau, 0.0)
+    alpha[rows, own] = 0.0
+    is_full = alpha.sum(axis=1) >= cap * (1.0 - 1e-12)
+    eye = np.eye(tau.shape[1])
+    arrows = eye[own][:, None, :] - eye[None]
+    target, none = np.ones(alpha.shape), np.zeros(tau.shape[1])
+    found = []
+    for cut in CUTS:
+        alpha_new = refine(
+            problem, alpha, alpha > 0.0, is_full, none, arrows, target, cap[:, None], cut
+        )
+        if alpha_new is not None:
+            point = -alpha_new
+            point[rows, own] = np.minimum(alpha_new.sum(axis=1), cap)
+            found.append(point)
+    return found
 
 
 def features(problem: Problem) -> np.ndarray:

@@ -17,6 +17,7 @@ from polymargin.certificate import prototypes
 from polymargin.fields import DenseField, SparseField, sparse_scores
 from polymargin.history import History
 from polymargin.problem import Problem, as_read_only, row_blocks
+from polymargin.solvers.barrier import PlainLeap
 from polymargin.solvers.base import (
     Budget,
     Deadline,
@@ -42,7 +43,6 @@ from polymargin.solvers.body import (
     make_duals,
     screen,
 )
-from polymargin.solvers.interior import Leap
 
 __all__ = ["Sweeps", "make_field", "solve_linear"]
 
@@ -265,7 +265,7 @@ class Sweeps:
         if self.is_cold:
             self.first_pass()
         refreshed_at = -1
-        leap = Leap(problem, progress)
+        leap = PlainLeap(problem, progress)
         while True:
             primal, dual, end, gap = self.check()
             relative = progress.record(primal, dual, end)

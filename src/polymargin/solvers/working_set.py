@@ -15,6 +15,7 @@ import numpy as np
 from polymargin.fields import KernelField
 from polymargin.history import History
 from polymargin.problem import OutOfTimeError, Problem, run_blocks
+from polymargin.solvers.barrier import PlainLeap
 from polymargin.solvers.base import (
     Budget,
     Deadline,
@@ -42,7 +43,6 @@ from polymargin.solvers.body import (
     screen,
     shuffle,
 )
-from polymargin.solvers.interior import Leap
 from polymargin.solvers.rows import KernelRows
 
 __all__ = ["WorkingSet", "solve_kernel"]
@@ -290,7 +290,7 @@ class WorkingSet:
         primal = 0.0
         refreshed_at = -1
         idle = 0
-        leap = Leap(problem, progress)
+        leap = PlainLeap(problem, progress)
         while True:
             target = _SHRINK_UNTIL * gap
             if not problem.is_hard:
