@@ -1,9 +1,13 @@
 """Steps of one pattern's block against the general QP solver."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from reference import _qp
 
+from polymargin.machines import MACHINES
+from polymargin.solvers.block_body import enlist, examine_sums, make_blocks
 from polymargin.solvers.block_steps import box_step, simplex_step
 
 
@@ -69,3 +73,38 @@ def test_simplex_step(seed):
         return 0.5 * x @ H @ x + q @ x
 
     assert objective(new) <= objective(best) + 1e-6 * (1 + abs(objective(best)))
+
+
+# -- one pass that makes a whole check -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_examine_sums_is_enlist_and_the_values_of_the_table(seed):
+    rng = np.random.default_rng(seed)
+    n, Q = 40, 5
+    X = rng.normal(size=(n, 3))
+    y = np.r_[np.arange(Q), rng.integers(0, Q, n - Q)]
+    machine = MACHINES["ww"]
+    cap = rng.uniform(0.5, 2.0, size=n)
+    V = -rng.uniform(0.0, 1.0, size=(n, Q)) * rng.integers(0, 2, size=(n, Q)) * cap[:, None]
+    V[rng.random((n, Q)) < 0.2] = -1.0
+    V = np.maximum(V, -cap[:, None])
+    V[np.arange(n), y] = 0.0
+    scores = rng.normal(size=(n, Q))
+    problem = SimpleNamespace(
+        machine=machine, n_prototypes=Q, diagonal=(X * X).sum(axis=1), cap=cap, own=y
+    )
+    everyone = np.arange(n)
+    slow, fast = (make_blocks(problem, everyone, V.copy(), 0.0) for _ in range(2))
+    queues, found = np.empty((2, n), dtype=np.int64), np.zeros(2)
+    G = scores - scores[everyone, y][:, None] + 1.0
+    end = enlist(G, slow, queues[0])
+    assert examine_sums(scores, fast, queues[1], found) == end
+    np.testing.assert_array_equal(queues[0, :end], queues[1, :end])
+    np.testing.assert_array_equal(slow.n_active, fast.n_active)
+    for p in everyone:
+        count = slow.n_active[p]
+        np.testing.assert_array_equal(slow.active[p, :count], fast.active[p, :count])
+    np.testing.assert_allclose(fast.total, V.sum(axis=1), atol=1e-14)
+    assert found[0] == pytest.approx(cap @ machine.loss(scores, y), rel=1e-12)
+    assert found[1] == pytest.approx(machine.reward(V, y), rel=1e-12)

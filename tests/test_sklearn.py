@@ -9,11 +9,12 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from polymargin import ConvexHullSVC, MulticlassSVC, MultiPrototypeSVC
 
 _ESTIMATORS = [
-    MulticlassSVC(tol=1e-8),
-    MulticlassSVC(kernel="rbf", tol=1e-8),
-    MulticlassSVC(machine="ww", tol=1e-8),
-    MulticlassSVC(machine="llw", kernel="rbf", tol=1e-8),
-    MulticlassSVC(machine="msvm2", tol=1e-8),
+    *(
+        MulticlassSVC(machine=machine, kernel=kernel, tol=1e-8)
+        for machine in ("cs", "ww", "llw", "msvm2")
+        for kernel in ("linear", "rbf")
+    ),
+    MulticlassSVC(intercept="free", tol=1e-8),
     MultiPrototypeSVC(tol=1e-8),
     MultiPrototypeSVC(kernel="rbf", tol=1e-8),
     MultiPrototypeSVC(assignment="static", tol=1e-8),

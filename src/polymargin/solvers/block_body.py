@@ -17,7 +17,7 @@ from polymargin.problem import Problem
 from polymargin.solvers.block_steps import box_step, simplex_step
 from polymargin.solvers.patterns import crammer_singer_step
 
-__all__ = ["Blocks", "descend_blocks", "enlist", "make_blocks"]
+__all__ = ["Blocks", "descend_blocks", "enlist", "examine_sums", "make_blocks"]
 
 # places in the array of totals
 GAP, GAIN, STEPS, VISITS = range(4)
@@ -147,6 +147,49 @@ def enlist(G: Any, blocks: Any, queue: Any) -> int:
         if count > 1:
             queue[end] = p
             end += 1
+    return end
+
+
+@jit
+def examine_sums(scores: Any, blocks: Any, queue: Any, found: Any) -> int:
+    """``enlist`` from class scores, with the sums of a check: relative margins, summed slacks.
+
+    ``found`` receives sum_i C_i xi_i and the linear term of D; one pass over the scores instead of
+    a dozen, which is what checks of many cheap patterns cost.
+    """
+    n, Q = blocks.V.shape
+    loss, reward = 0.0, 0.0
+    end = 0
+    for p in range(n):
+        own = blocks.own[p]
+        cap = blocks.rival_cap[p]
+        lift = blocks.rival_target - scores[p, own]
+        blocks.active[p, 0] = own
+        count = 1
+        total, slack = 0.0, 0.0
+        for k in range(Q):
+            if k == own:
+                continue
+            g = scores[p, k] + lift
+            v = blocks.V[p, k]
+            total += v
+            if g > 0.0:
+                slack += g
+                is_stuck = v <= -cap
+            else:
+                is_stuck = v >= 0.0
+            if not is_stuck:
+                blocks.active[p, count] = k
+                count += 1
+        blocks.total[p] = total
+        loss += cap * slack
+        reward -= blocks.rival_target * total
+        blocks.n_active[p] = count
+        if count > 1 and cap > 0.0:
+            queue[end] = p
+            end += 1
+    found[0] = loss
+    found[1] = reward
     return end
 
 
