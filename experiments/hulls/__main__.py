@@ -40,12 +40,11 @@ def run_set(name: str, given: argparse.Namespace, grid: Grid) -> dict[str, Any]:
         ):
             result = before
     done = {(run["machine"], run["split"]) for run in result["runs"]}
-    for seed in range(1 if given.quick else given.splits):
-        part = split(X, y, seed)
-        for machine in MACHINES:
+    for machine in MACHINES:
+        for seed in range(1 if given.quick else given.splits):
             if (machine, seed) in done:
                 continue
-            found = run_split(part, machine, grid, seed)
+            found = run_split(split(X, y, seed), machine, grid, seed)
             result["runs"] += [run | {"split": seed} for run in found]
             path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
             print(name, seed, machine, [round(run["accuracy"], 3) for run in found], flush=True)
