@@ -14,7 +14,9 @@ from polymargin import MulticlassSVC
 
 
 def liblinear(**parameters):
-    return LinearSVC(multi_class="crammer_singer", tol=1e-10, max_iter=10**6, **parameters)
+    return LinearSVC(
+        multi_class="crammer_singer", tol=1e-10, max_iter=10**6, random_state=0, **parameters
+    )
 
 
 def quietly(model, *arguments, **keywords):
@@ -96,7 +98,9 @@ def test_sparse_text(real_data):
 def test_binary_svm(C):
     """T2: f_1 - f_0 is the binary SVM without bias and with 2C; P is half of its value."""
     X, y = make_overlapping(n=40, n_classes=2, seed=6)
-    theirs = LinearSVC(loss="hinge", C=2 * C, fit_intercept=False, tol=1e-12, max_iter=10**7)
+    theirs = LinearSVC(
+        loss="hinge", C=2 * C, fit_intercept=False, tol=1e-12, max_iter=10**7, random_state=0
+    )
     theirs.fit(X, y)
     model = ours(C=C, intercept="none").fit(X, y)
     np.testing.assert_allclose(model.coef_, theirs.coef_, atol=1e-3)
