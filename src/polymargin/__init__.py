@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from polymargin.machines import Machine as Machine
     from polymargin.multi_prototype import MultiPrototypeSVC as MultiPrototypeSVC
     from polymargin.multi_prototype_cv import MultiPrototypeSVCCV as MultiPrototypeSVCCV
+    from polymargin.pattern_smo import PatternSMO as PatternSMO
 
 __version__ = "0.1.0"
 
@@ -35,6 +36,7 @@ _HOME = {
     "MultiPrototypeSVCCV": "multi_prototype_cv",
     "MulticlassSVC": "estimators",
     "NotSeparableWarning": "exceptions",
+    "PatternSMO": "pattern_smo",
 }
 
 __all__ = ["__version__", *sorted(_HOME)]

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 
 from polymargin.problem import Problem, run_blocks
 
-__all__ = ["KernelRows"]
+__all__ = ["KernelRows", "WorkingData"]
 
 _BLOCK = 256
 
@@ -43,7 +43,7 @@ class KernelRows:
         self.dtype = np.dtype(dtype)
         self.cells = max(int(cache_mb * 1e6 / self.dtype.itemsize), 64)
         self.ids = np.empty(0, dtype=np.int64)
-        self.data = _WorkingData(problem, self.dtype)
+        self.data = WorkingData(problem, self.dtype)
         width = min(problem.n_patterns, max(int(np.sqrt(self.cells)), 16))
         self._allocate(width)
         self.misses = 0
@@ -160,7 +160,7 @@ class KernelRows:
         self.data.keep(positions)
 
 
-class _WorkingData:
+class WorkingData:
     """The rows of X in play, gathered once, in the dtype of the kernel rows."""
 
     def __init__(self, problem: Problem, dtype: np.dtype) -> None:
@@ -220,6 +220,17 @@ class _WorkingData:
         if self.norms is not None:
             a, b = self.norms[positions], self.norms[columns]
         return kernel.block(self.X[positions], self.X[columns], a, b)
+
+    def row(self, position: int) -> np.ndarray:
+        """Kernel values of everyone in play against one of them."""
+        kernel, one = self.kernel, slice(position, position + 1)
+        if self.X is None:
+            p = self.ids[position]
+            return kernel.block(self.problem.X[p : p + 1], self.ids, None, None)[0]
+        a = b = None
+        if self.norms is not None:
+            a, b = self.norms, self.norms[one]
+        return kernel.block(self.X, self.X[one], a, b)[:, 0]
 
     def against(self, patterns: np.ndarray, positions: np.ndarray) -> np.ndarray:
         """Kernel values of any patterns against positions of the working set."""
