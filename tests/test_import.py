@@ -16,7 +16,7 @@ SOURCE = Path(polymargin.__file__).parent
 ORDER = [
     {"exceptions", "_jit", "_threads"},
     {"kernels", "machines", "encoding", "annealing", "initialization", "circulation"}
-    | {"pattern_smo"},
+    | {"pattern_smo", "monitoring"},
     {"fields", "biases"},
     {"problem"},
     {"certificate", "history", "scoring", "validation"},

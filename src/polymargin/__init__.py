@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from polymargin.exceptions import NotSeparableWarning as NotSeparableWarning
     from polymargin.machines import MACHINES as MACHINES
     from polymargin.machines import Machine as Machine
+    from polymargin.monitoring import FitMonitor as FitMonitor
     from polymargin.multi_prototype import MultiPrototypeSVC as MultiPrototypeSVC
     from polymargin.multi_prototype_cv import MultiPrototypeSVCCV as MultiPrototypeSVCCV
     from polymargin.pattern_smo import PatternSMO as PatternSMO
@@ -29,6 +30,7 @@ _HOME = {
     "Certificate": "certificate",
     "CollapsedModelWarning": "exceptions",
     "ConvexHullSVC": "convex_hull",
+    "FitMonitor": "monitoring",
     "IndefiniteKernelWarning": "exceptions",
     "MACHINES": "machines",
     "Machine": "machines",

@@ -243,7 +243,7 @@ class _Rounds:
             chosen = found
         else:
             share = float(self.options.mu) * V.max()
-            chosen = np.flatnonzero(V > (share if self.options.threshold == "max" else V.mean()))
+            chosen = np.flatnonzero((share if self.options.threshold == "max" else V.mean()) < V)
             if not len(chosen) and V.max() > 0.0:
                 chosen = np.array([V.argmax()])
         self.round += 1
@@ -331,11 +331,14 @@ class _Rounds:
         if selection.is_stalled:
             self.progress.advice = _LOG_ADVICE
             return "stalled"
-        steps, gain = self.counters[STEPS], self.counters[GAIN]
+        before, gain = int(self.counters[STEPS]), float(self.counters[GAIN])
         reason = self.optimise(selection.queue)
+        if reason is None and self.counters[STEPS] == before and not self.is_core:
+            # patterns whose value is rounding hide the others: everyone has a turn
+            reason = self.optimise(np.flatnonzero(self.values > 0.0))
         if reason is not None:
             return reason
-        steps, gain = self.counters[STEPS] - steps, self.counters[GAIN] - gain
+        steps, gain = int(self.counters[STEPS]) - before, float(self.counters[GAIN]) - gain
         waited = self.is_core and self.least_gain > 0.0
         if self.is_core:
             self.least_gain = gain / max(len(selection.queue), 1) if steps else 0.0

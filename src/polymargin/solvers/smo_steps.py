@@ -34,7 +34,7 @@ CODES = {
 _MOST_SWEEPS = 1000  # over the pairs of one pattern
 _MOST_PAIRS = 10_000
 _MOST_ITERATIONS = 100_000  # of the fixed point
-_NEARLY_ALL = 1.0 - 1e-15
+_NEARLY_ALL = 1.0 - 1e-12
 
 
 @jit
@@ -90,7 +90,7 @@ def best_pair(f: Any, alpha: Any, count: int, cap: float, A: float) -> tuple[flo
             if a > 0 and alpha[a] == 0.0 and alpha[b] == 0.0:
                 continue
             V = pair_gain(f, a, b, pair_step(f, alpha, a, b, cap, A), A)
-            if V > best:
+            if best < V:
                 best = V
                 best_a = a
                 best_b = b
@@ -122,7 +122,7 @@ def all_pairs(f: Any, alpha: Any, count: int, cap: float, A: float, phi: float) 
                     V += gain
                     pair_update(f, alpha, a, b, v, cap, A)
         total += V
-        if V <= phi:
+        if phi >= V:
             break
     return 0.5 * total
 
@@ -158,7 +158,7 @@ def opt_kkt(f: Any, alpha: Any, count: int, cap: float, A: float, phi: float) ->
             break
         pair_update(f, alpha, a, b, v, cap, A)
         total += V
-        if V <= phi:
+        if phi >= V:
             break
     return 0.5 * total
 
@@ -225,12 +225,30 @@ def fixed_point_step(
     for q in range(1, count):
         new[q] = min(0.0, theta - z[q])
         total -= new[q]
-    if total > cap:
+    if total > cap * _NEARLY_ALL:
+        # theta stops a hair above the root: what that misses would drown the gain
         for q in range(1, count):
             new[q] *= cap / total
         total = cap
     new[0] = total
     return block_gain(F, alpha, new, count, A)
+
+
+@jit
+def _settle(alpha: Any, count: int, cap: float) -> None:
+    """The own variable is the sum of the others, or the cap where that is missed by rounding.
+
+    A room of 1e-15 C below the cap would be a violation of psi = 1 for nothing.
+    """
+    total = 0.0
+    top = 1
+    for q in range(1, count):
+        total += alpha[q]
+        top = q if alpha[q] > alpha[top] else top
+    if total >= cap * _NEARLY_ALL:
+        alpha[top] += cap - total
+        total = cap
+    alpha[0] = total
 
 
 @jit
@@ -255,7 +273,7 @@ def optimise_pattern(
     work : (4, >= count) array
         Scratch.
     """
-    if code == EXACT or code == FIXED_POINT:
+    if code in (EXACT, FIXED_POINT):
         if code == EXACT:
             gain = exact_step(f, alpha, count, cap, A, work)
         else:
@@ -270,9 +288,5 @@ def optimise_pattern(
     else:
         gain = opt_kkt(f, alpha, count, cap, A, phi)
     if gain > 0.0:
-        total = 0.0
-        for q in range(1, count):
-            total += alpha[q]
-        # the sum of the others to the last bit, or the cap itself
-        alpha[0] = total if total < cap * _NEARLY_ALL else cap
+        _settle(alpha, count, cap)
     return gain
