@@ -113,9 +113,23 @@ class KernelRows:
 
         run_blocks(work, len(positions), _BLOCK, self.problem.n_jobs, self.why_stop)
 
+    def hold(self, positions: np.ndarray) -> None:
+        """Have the rows of these positions, at most ``capacity``, all at hand.
+
+        They may be many: OutOfTimeError if the fit has to end meanwhile.
+        """
+        places = self.slot[positions]
+        self.tick += 1
+        self.used[places[places >= 0]] = self.tick[0]  # these must not leave for the others
+        self._bring(positions[places < 0], self.why_stop)
+
     def fetch(self, positions: np.ndarray) -> None:
-        """Bring in missing rows; the least recently used ones leave."""
-        positions = positions[self.slot[positions] < 0][: max(self.capacity // 2, 1)]
+        """Bring in missing rows, at most half of the pool; the least recently used ones leave."""
+        self._bring(positions[self.slot[positions] < 0][: max(self.capacity // 2, 1)])
+
+    def _bring(
+        self, positions: np.ndarray, why_stop: Callable[[], str | None] | None = None
+    ) -> None:
         if not len(positions):
             return
         self.misses += len(positions)
@@ -128,9 +142,11 @@ class KernelRows:
             free = np.concatenate([free, leaving])
         places = free[: len(positions)]
         m = len(self.ids)
-        for start in range(0, len(positions), _BLOCK):
-            some = slice(start, min(start + _BLOCK, len(positions)))
+
+        def work(some: slice) -> None:
             self.rows[places[some], :m] = self.data.block(positions[some], slice(0, m))
+
+        run_blocks(work, len(positions), _BLOCK, self.problem.n_jobs, why_stop)
         self.owner[places] = positions
         self.slot[positions] = places
         self.tick += 1

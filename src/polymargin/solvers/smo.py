@@ -56,6 +56,7 @@ EMPTY_ROUNDS = 1000
 
 _SINGLE_PRECISION_TOL = 1e-4
 _CHECKS_PER_PASS = 20  # history has about so many entries for n optimised patterns
+_FEWEST_STEPS = 20  # between two entries
 _REFRESH_AFTER = 50  # times n propagations: scores are computed anew
 _SLOW = 1e-3  # of the gap: a round of the fixed point that gains less was too coarse
 _FINEST = 1e-15
@@ -172,7 +173,7 @@ class _Rounds:
         self.theta0 = options.theta0
         self.refreshed_at = 0
         self.checked_at = 0
-        self.every = max(1, n // _CHECKS_PER_PASS)
+        self.every = max(_FEWEST_STEPS, n // _CHECKS_PER_PASS)
 
     # -- points and checks -------------------------------------------------------------------
 
