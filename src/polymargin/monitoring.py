@@ -28,7 +28,7 @@ class FitMonitor:
     ----------
     records : list of dict
         The entry of ``history_`` at that moment and ``value``, what the function returned.
-        ``seconds`` is without the time that earlier calls of the function took.
+        ``seconds`` is without the time that earlier models and calls of the function took.
 
     Examples
     --------
@@ -46,7 +46,7 @@ class FitMonitor:
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self.function = function
         self.records: list[dict[str, Any]] = []
-        self.spent = 0.0
+        self.spent = self.began = 0.0
 
     def setup(self, estimator: Any, context: Any) -> None:
         """A fit begins: nothing was evaluated yet."""
@@ -57,7 +57,8 @@ class FitMonitor:
         """The fit ended."""
 
     def on_fit_task_begin(self, estimator: Any, context: Any) -> None:
-        """A check begins."""
+        """A check begins: so does the making of its model."""
+        self.began = time.perf_counter()
 
     def on_fit_task_end(
         self, estimator: Any, context: Any, *, fitted_estimator: Any = None
@@ -66,12 +67,23 @@ class FitMonitor:
         check = getattr(fitted_estimator, "check_", None)
         if check is None:
             return
-        started = time.perf_counter()
         value = self.function(fitted_estimator)
         self.records.append({**check, "seconds": check["seconds"] - self.spent, "value": value})
-        self.spent += time.perf_counter() - started
+        self.spent += time.perf_counter() - self.began
 
     def as_arrays(self) -> dict[str, np.ndarray]:
-        """The records as equally long arrays, as ``history_`` has them."""
+        """The records as equally long arrays, as ``history_`` has them.
+
+        Values that are not numbers or equal arrays make an array of objects.
+        """
         names = self.records[0] if self.records else ()
-        return {name: np.asarray([record[name] for record in self.records]) for name in names}
+        return {name: _as_array([record[name] for record in self.records]) for name in names}
+
+
+def _as_array(values: list[Any]) -> np.ndarray:
+    try:
+        return np.asarray(values)
+    except ValueError:  # of different shapes
+        found = np.empty(len(values), dtype=object)
+        found[:] = values
+        return found
