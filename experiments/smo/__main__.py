@@ -15,7 +15,7 @@ import numpy as np
 from experiments.smo.data import Digits, load
 from experiments.smo.figures import draw
 from experiments.smo.findings import Finding, check, comparison
-from experiments.smo.study import Curve, Setting, choose, members, run
+from experiments.smo.study import Curve, Member, Setting, choose, members, run
 
 DEFAULT_OUTPUT = Path(__file__).parent / "results"
 
@@ -29,6 +29,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--tol", type=float, default=1e-3, help="relative gap at which runs end")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--quick", action="store_true", help="few digits: a smoke test")
+    parser.add_argument("--redraw", action="store_true", help="figures of the stored curves")
     parser.add_argument("--output", type=Path, default=DEFAULT_OUTPUT)
     return parser.parse_args(arguments)
 
@@ -48,12 +49,13 @@ def caption_of(digits: Digits, setting: Setting) -> str:
     )
 
 
-def as_json(curves: dict[str, Curve], setting: Setting, caption: str) -> dict[str, Any]:
+def as_json(curves: dict[str, Curve], setting: Setting, caption: str, n: int) -> dict[str, Any]:
     def plain(values: np.ndarray) -> list[float]:
         return [float(f"{value:.6g}") for value in values]
 
     return {
         "caption": caption,
+        "training_examples": n,
         "setting": asdict(setting),
         "curves": {
             key: {
@@ -67,6 +69,27 @@ def as_json(curves: dict[str, Curve], setting: Setting, caption: str) -> dict[st
             for key, curve in curves.items()
         },
     }
+
+
+def from_json(content: dict[str, Any]) -> dict[str, Curve]:
+    """The curves of an earlier run."""
+    wanted = members_by_key(content["training_examples"])
+    return {
+        key: Curve(
+            wanted[key],
+            found["status"],
+            found["relative_gap"],
+            found["support_vectors"],
+            {name: np.array(column) for name, column in found["history"].items()},
+            np.array(found["error_seconds"]),
+            np.array(found["test_error"]),
+        )
+        for key, found in content["curves"].items()
+    }
+
+
+def members_by_key(n: int) -> dict[str, Member]:
+    return {member.key: member for group in members(n).values() for member in group}
 
 
 def as_markdown(curves: dict[str, Curve], findings: list[Finding], caption: str) -> str:
@@ -101,10 +124,10 @@ def as_markdown(curves: dict[str, Curve], findings: list[Finding], caption: str)
     return "\n".join(lines) + "\n"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    given = parse(arguments)
-    given.output.mkdir(parents=True, exist_ok=True)
+def run_all(given: argparse.Namespace) -> dict[str, Any]:
+    """All runs, each told of as it ends; what is written to curves.json."""
     digits = load(given.digits or given.quick, 300 if given.quick else given.examples, given.seed)
+    n = len(digits.y_train)
     setting = replace(
         choose(digits, given.seed),
         seconds=given.seconds, repeats=1 if given.quick else given.repeats, tol=given.tol,
@@ -112,10 +135,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     caption = caption_of(digits, setting)
     print(caption, flush=True)
     K = test_kernel(digits, setting.gamma)
-    figures = members(len(digits.y_train))
-    wanted = {member.key: member for group in figures.values() for member in group}
+    wanted = members_by_key(n)
+    for member in list(wanted.values())[-2:]:  # compiled code gets loaded
+        run(member, replace(setting, seconds=3.0, repeats=1), digits, K)
     curves: dict[str, Curve] = {}
-    run(figures["cache"][-1], replace(setting, seconds=5.0), digits, K)  # compiled code gets loaded
     for key, member in wanted.items():
         curves[key] = curve = run(member, setting, digits, K, given.seed)
         print(
@@ -123,12 +146,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"{curve.columns['seconds'][-1]:.2f} s, test error {curve.errors[-1]:.2f} %",
             flush=True,
         )
-    sizes = {member.rows for member in wanted.values()}
-    findings = check(curves, min(sizes), max(sizes))
-    for name, group in figures.items():
+    return as_json(curves, setting, caption, n)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    given = parse(arguments)
+    given.output.mkdir(parents=True, exist_ok=True)
+    path = given.output / "curves.json"
+    if not given.redraw:
+        content = json.dumps(run_all(given), indent=1)
+        path.write_text(content + "\n", encoding="utf-8")
+    content = json.loads(path.read_text(encoding="utf-8"))
+    curves, caption = from_json(content), content["caption"]
+    for name, group in members(content["training_examples"]).items():
         draw(name, group, curves, caption, given.output / f"{name}.png")
-    content = json.dumps(as_json(curves, setting, caption), indent=1)
-    (given.output / "curves.json").write_text(content + "\n", encoding="utf-8")
+    sizes = {curve.member.rows for curve in curves.values()}
+    findings = check(curves, min(sizes), max(sizes))
     text = as_markdown(curves, findings, caption)
     (given.output / "report.md").write_text(text, encoding="utf-8")
     print(text)

@@ -1,4 +1,8 @@
-"""What the papers found, checked against our curves."""
+"""What the papers found, checked against our curves.
+
+Counts decide (patterns optimised, kernel rows computed), which no other work of the machine can
+change; seconds stand beside them.
+"""
 
 from __future__ import annotations
 
@@ -50,20 +54,22 @@ def _selections(curves: dict[str, Curve], many: int, best: float) -> Finding:
     found = {}
     for selection in ("kkt", "amg", "bmg"):
         curve = find(curves, f"opt-kkt, {selection}, mean", many)
-        found[selection] = (
-            curve.first("seconds", "dual", _NEAR * best),
-            curve.first("patterns", "dual", _NEAR * best),
-        )
+        found[selection] = [
+            curve.first(column, "dual", level * best)
+            for column in ("patterns", "seconds")
+            for level in (0.99, _NEAR)
+        ]
     numbers = "; ".join(
-        f"{name.upper()} {seconds:.2f} s, {patterns:.0f} patterns optimised"
-        for name, (seconds, patterns) in found.items()
+        f"{name.upper()} {p[0]:.0f} and {p[1]:.0f} patterns, {p[2]:.2f} and {p[3]:.2f} s"
+        for name, p in found.items()
     )
     slow = found["kkt"]
     faster = all(found[name][k] < slow[k] for name in ("amg", "bmg") for k in (0, 1))
     return Finding(
         "the new selections (AMG, BMG) converge faster than KKT",
         faster,
-        f"To {100 * _NEAR:g} % of the optimal dual value, threshold mean, {many} rows: {numbers}.",
+        f"Patterns optimised to 99 and {100 * _NEAR:g} % of the optimal dual value, mean, "
+        f"{many} rows: {numbers}.",
     )
 
 
@@ -91,7 +97,7 @@ def _whole_patterns(curves: dict[str, Curve], few: int, best: float) -> Finding:
     seconds = [curve.first("seconds", "dual", 0.99 * best) for curve in (whole, single)]
     return Finding(
         "solving a pattern fully beats single pair steps when rows are scarce",
-        _is_less(*rows) and _is_less(*seconds),
+        _is_less(*rows),
         f"To 99 % of the optimal dual value with {few} rows: opt-kkt {rows[0]:.0f} kernel rows, "
         f"{seconds[0]:.2f} s; basic {rows[1]:.0f} rows, {seconds[1]:.2f} s.",
     )

@@ -190,7 +190,7 @@ class _Rounds:
         """What was counted so far, for the history and the stop rule."""
         progress, cache = self.progress, self.cache
         progress.steps = int(self.counters[STEPS])
-        progress.iterations = -(-int(self.counters[VISITS]) // self.problem.n_patterns)
+        progress.iterations = int(self.counters[VISITS]) // self.problem.n_patterns
         progress.counts = (
             cache.computed, int(self.counters[HITS]), cache.misses, progress.steps,
         )  # fmt: skip
