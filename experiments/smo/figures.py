@@ -22,7 +22,7 @@ TITLES = {
 }
 _COLOURS = (BLUE, ORANGE, GREEN, PURPLE, AMBER, SKY)
 _DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 2, 4, 2)))
-_LOWEST = 0.8  # of the optimal dual value
+_LOWEST = 0.5  # of the optimal dual value
 _ENDS = {"converged": "o", "stalled": "X"}  # others: the time was over
 
 
@@ -33,7 +33,7 @@ def draw(
     module: Any = importlib.import_module("matplotlib.figure")
     ticker: Any = importlib.import_module("matplotlib.ticker")
     sizes = sorted({member.rows for member in members}, reverse=True)
-    figure = module.Figure(figsize=(11, 3.4 * len(sizes) + 0.9), layout="constrained")
+    figure = module.Figure(figsize=(11, 3.3 * len(sizes) + 1.4), layout="constrained")
     title = TITLES[name].format(few=sizes[-1])
     ends = "Curves end with a dot where the tolerance is reached, a cross where the run stalls,"
     ends += " an arrow where its time is over."
@@ -58,15 +58,16 @@ def draw(
         left.axhline(best, color="0.6", lw=0.8, zorder=0)
         left.set(ylim=(_LOWEST * best, best * 1.008), ylabel="dual value")
         low = min(float(curves[member.key].errors.min()) for member in shown)
-        right.set(ylim=(max(low - 0.3, 0.0), low + 8.0), ylabel="test error in %")
+        right.set(ylim=(max(low - 0.3, 0.0), low + 6.0), ylabel="test error in %")
         for axes in (left, right):
-            axes.set(xscale="log", xlabel=f"seconds, cache of {rows} rows")
+            axes.set(xscale="log", xlabel=f"seconds (processor time), cache of {rows} rows")
             axes.set_xlim(0.6 * first, 1.3 * last)
             axes.xaxis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
             axes.xaxis.set_major_formatter(ticker.FormatStrFormatter("%g"))
             axes.xaxis.set_minor_formatter(ticker.NullFormatter())
             axes.grid(alpha=0.25)
-        left.legend(frameon=False, fontsize=8, loc="lower right")
+    handles, labels = panels[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
     figure.savefig(path, dpi=130)
 
 
