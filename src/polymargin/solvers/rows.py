@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from polymargin.problem import Problem, run_blocks
+from polymargin.problem import Problem, row_blocks, run_blocks
 
 __all__ = ["KernelRows", "WorkingData"]
 
 _BLOCK = 256
+_PREPARED_ROWS = 1024
 
 
 class KernelRows:
@@ -192,7 +193,14 @@ class WorkingData:
         """Rows of X in the working dtype, scaled by the width and centred where that helps."""
         if self.kernel.name == "precomputed":
             return None
-        X = self.problem.X[ids]
+        if self.kernel.function is not None or sp.issparse(self.problem.X):
+            return self._scaled(self.problem.X[ids])
+        prepared = np.empty((len(ids), self.problem.X.shape[1]), dtype=self.dtype)
+        for block in row_blocks(len(ids), _PREPARED_ROWS):  # float64 copies stay small
+            prepared[block] = self._scaled(self.problem.X[ids[block]])
+        return prepared
+
+    def _scaled(self, X: Any) -> Any:
         if self.kernel.function is not None:
             return X
         if self.shift is not None:
@@ -214,7 +222,9 @@ class WorkingData:
         if self.X is None:
             return
         added = self.prepare(new)
-        if sp.issparse(added):
+        if not self.X.shape[0]:
+            self.X = added
+        elif sp.issparse(added):
             self.X = sp.vstack([self.X, added], format="csr")
         else:
             self.X = np.concatenate([self.X, added])

@@ -56,7 +56,7 @@ EMPTY_ROUNDS = 1000
 
 _SINGLE_PRECISION_TOL = 1e-4
 _CHECKS_PER_PASS = 20  # history has about so many entries for n optimised patterns
-_FEWEST_STEPS = 20  # between two entries
+_FEWEST_STEPS, _MOST_STEPS = 20, 250  # between two entries
 _REFRESH_AFTER = 50  # times n propagations: scores are computed anew
 _SLOW = 1e-3  # of the gap: a round of the fixed point that gains less was too coarse
 _FINEST = 1e-15
@@ -173,7 +173,7 @@ class _Rounds:
         self.theta0 = options.theta0
         self.refreshed_at = 0
         self.checked_at = 0
-        self.every = max(_FEWEST_STEPS, n // _CHECKS_PER_PASS)
+        self.every = min(max(_FEWEST_STEPS, n // _CHECKS_PER_PASS), _MOST_STEPS)
 
     # -- points and checks -------------------------------------------------------------------
 
@@ -221,7 +221,7 @@ class _Rounds:
         self.checked_at = progress.steps
         relative = progress.record(primal, dual, int((self.values > 0.0).sum()))
         support, tau = self.support()
-        if self.problem.is_hard or progress.deadline.seconds > 0.5:
+        if len(support) and (self.problem.is_hard or progress.deadline.seconds > 0.5):
             progress.keep_if_best(self.merit, support, tau)
         progress.keep_reserve(len(support))
         if relative <= stop.tol:
@@ -298,6 +298,7 @@ class _Rounds:
             self.budget.learn(time.perf_counter() - started, self.counters[VISITS] - before)
             fetched = -1
             self.count()
+            progress.keep_reserve(min(cache.computed, self.problem.n_patterns))
             reason = progress.why_stop()
             if reason is None and self.counters[STEPS] - self.checked_at >= self.every:
                 reason = self.check(NOTHING)
