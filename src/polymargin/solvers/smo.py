@@ -215,7 +215,7 @@ class _Rounds:
         progress, stop = self.progress, self.progress.stop
         primal, dual = self.look(code)
         self.count()
-        is_close = primal - dual <= stop.tol * primal
+        is_close = primal < np.inf and primal - dual <= stop.tol * primal
         if not (is_due or is_close or progress.steps - self.checked_at >= self.every):
             return progress.why_stop()
         self.checked_at = progress.steps
@@ -335,7 +335,8 @@ class _Rounds:
             return "stalled"
         before, gain = int(self.counters[STEPS]), float(self.counters[GAIN])
         reason = self.optimise(selection.queue)
-        if reason is None and self.counters[STEPS] == before and not self.is_core:
+        is_relative = not self.is_core and self.options.threshold != "log"
+        if reason is None and self.counters[STEPS] == before and is_relative:
             # patterns whose value is rounding hide the others: everyone has a turn
             reason = self.optimise(np.flatnonzero(self.values > 0.0))
         if reason is not None:
