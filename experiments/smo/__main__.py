@@ -154,7 +154,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given.output.mkdir(parents=True, exist_ok=True)
     path = given.output / "curves.json"
     if not given.redraw:
-        content = json.dumps(run_all(given), indent=1)
+        content = json.dumps(run_all(given))
         path.write_text(content + "\n", encoding="utf-8")
     content = json.loads(path.read_text(encoding="utf-8"))
     curves, caption = from_json(content), content["caption"]
