@@ -15,7 +15,8 @@ SOURCE = Path(polymargin.__file__).parent
 # A module imports only from rows above its own, never from its own row or below.
 ORDER = [
     {"exceptions", "_jit", "_threads"},
-    {"kernels", "machines", "encoding", "annealing", "initialization", "circulation"},
+    {"kernels", "machines", "encoding", "annealing", "initialization", "circulation"}
+    | {"pattern_smo", "monitoring"},
     {"fields", "biases"},
     {"shared_bias"},
     {"problem"},

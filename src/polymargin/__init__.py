@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from polymargin.exceptions import NotSeparableWarning as NotSeparableWarning
     from polymargin.machines import MACHINES as MACHINES
     from polymargin.machines import Machine as Machine
+    from polymargin.monitoring import FitMonitor as FitMonitor
     from polymargin.multi_prototype import MultiPrototypeSVC as MultiPrototypeSVC
     from polymargin.multi_prototype_cv import MultiPrototypeSVCCV as MultiPrototypeSVCCV
+    from polymargin.pattern_smo import PatternSMO as PatternSMO
 
 __version__ = "0.1.0"
 
@@ -28,6 +30,7 @@ _HOME = {
     "Certificate": "certificate",
     "CollapsedModelWarning": "exceptions",
     "ConvexHullSVC": "convex_hull",
+    "FitMonitor": "monitoring",
     "IndefiniteKernelWarning": "exceptions",
     "MACHINES": "machines",
     "Machine": "machines",
@@ -35,6 +38,7 @@ _HOME = {
     "MultiPrototypeSVCCV": "multi_prototype_cv",
     "MulticlassSVC": "estimators",
     "NotSeparableWarning": "exceptions",
+    "PatternSMO": "pattern_smo",
 }
 
 __all__ = ["__version__", *sorted(_HOME)]

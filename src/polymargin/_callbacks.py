@@ -33,7 +33,8 @@ class FitReporter:
     """Tells of every check: a printed line, and the callbacks of the estimator.
 
     ``attributes(support, tau, W, intercept)`` makes the fitted attributes of a dual point, so that
-    a callback can score the model as it is at that moment.
+    a callback can score the model as it is at that moment; ``check_`` of that model is the entry
+    of the history.
     """
 
     def __init__(
@@ -87,7 +88,10 @@ class FitReporter:
                 X=X,
                 y=y,
                 metadata=self.metadata,
-                reconstruction_attributes=self.attributes(support, tau, W, intercept),
+                reconstruction_attributes={
+                    **self.attributes(support, tau, W, intercept),
+                    "check_": check._asdict(),
+                },
             )
         )
         return self.stopped

@@ -32,6 +32,8 @@ _COMPILED_SOURCES = (
     "solvers/body.py",
     "solvers/reassignment.py",
     "solvers/pairs.py",
+    "solvers/smo_steps.py",
+    "solvers/smo_selection.py",
 )
 
 Function = TypeVar("Function", bound=Callable[..., Any])

@@ -19,10 +19,11 @@ from polymargin._threads import single_threaded_libraries
 from polymargin.biases import pair_margins
 from polymargin.classifier import LargeMarginClassifier
 from polymargin.exceptions import warn_user
-from polymargin.history import History
+from polymargin.history import Check, History, PatternCheck
 from polymargin.kernels import Kernel
 from polymargin.machines import Machine, find_machine
 from polymargin.outcome import warn_of_outcome
+from polymargin.pattern_smo import PatternSMO
 from polymargin.problem import Problem, row_blocks
 from polymargin.scoring import linear_scores
 from polymargin.solvers.base import Solution
@@ -73,11 +74,12 @@ class MulticlassSVC(LargeMarginClassifier):
     max_time : float or None, default=None
         Seconds; the best model so far is kept.  Where its certificate would not fit into the limit
         (kernels with many examples), ``certificate_.primal`` is infinite: the gap is unknown.
-    solver : {"auto", "block", "frank-wolfe", "cycles"}, default="auto"
+    solver : {"auto", "block", "frank-wolfe", "cycles"} or PatternSMO, default="auto"
         "block" is block descent with exact pattern steps; "auto" chooses it.  "frank-wolfe" and
         "cycles" are the methods of the literature for "ww", "llw" and "msvm2" with a free
         intercept, for comparison and small data: conditional gradients with exact linear
-        programmes, and steps along the most violating cycle or layer.
+        programmes, and steps along the most violating cycle or layer.  A ``PatternSMO`` is a
+        member of the SMO-like family, for "cs" without a free intercept.
     cache_mb : float, default=1000
         Memory for kernel rows in megabytes.
     class_weight : dict, "balanced" or None, default=None
@@ -114,7 +116,8 @@ class MulticlassSVC(LargeMarginClassifier):
     status_ : str
         "converged", "max_iter", "max_time", "interrupted", "not_separable" or "stalled".
     history_ : dict of equally long arrays
-        ``seconds, iteration, primal, dual, relative_gap, active, steps``, one entry per check.
+        ``seconds, iteration, primal, dual, relative_gap, active, steps``, one entry per check;
+        more with a ``PatternSMO``.
     n_iter_ : int
         Passes made.
     n_features_in_, feature_names_in_
@@ -159,7 +162,7 @@ class MulticlassSVC(LargeMarginClassifier):
         tol: float = 1e-3,
         max_iter: int = 10000,
         max_time: float | None = None,
-        solver: str = "auto",
+        solver: str | PatternSMO = "auto",
         cache_mb: float = 1000,
         class_weight: Mapping[Any, float] | str | None = None,
         warm_start: bool = False,
@@ -211,7 +214,8 @@ class MulticlassSVC(LargeMarginClassifier):
         start = self._warm_start_point(X.shape[0], classes, ready.kept, problem)
         attributes = self._fitted_attributes(ready.kernel, classes, X)
         reporter = FitReporter(self, X, y, sample_weight, problem, attributes)
-        history = History(reporter.watchers)
+        kind = PatternCheck if isinstance(self.solver, PatternSMO) else Check
+        history = History(reporter.watchers, kind)
         with single_threaded_libraries():
             solution = self._solve(problem, history, start)
         self._store(solution, ready.kept, reporter)
@@ -224,9 +228,13 @@ class MulticlassSVC(LargeMarginClassifier):
     def _check_parameters(self) -> Machine:
         machine = find_machine(self.machine)
         self._check_common()
-        if self.solver not in ("auto", "block", "frank-wolfe", "cycles"):
+        known = ("auto", "block", "frank-wolfe", "cycles")
+        if isinstance(self.solver, PatternSMO):
+            self.solver.check(bool(np.isinf(self.C)))
+        elif not isinstance(self.solver, str) or self.solver not in known:
             raise ValueError(
-                f"solver must be 'auto', 'block', 'frank-wolfe' or 'cycles', got {self.solver!r}."
+                f"solver must be 'auto', 'block', 'frank-wolfe', 'cycles' or a PatternSMO, "
+                f"got {self.solver!r}."
             )
         why_not = self._why_not_solver(machine)
         if why_not:
@@ -235,6 +243,18 @@ class MulticlassSVC(LargeMarginClassifier):
 
     def _why_not_solver(self, machine: Machine) -> str | None:
         """Why a solver cannot run the machine as asked, if it cannot."""
+        if isinstance(self.solver, PatternSMO):
+            if not machine.is_crammer_singer:
+                return (
+                    f"optimises the one simplex of variables that a pattern of 'cs' has; "
+                    f"machine={machine.name!r} has other constraints"
+                )
+            if self._intercept_kind(machine) == "free":
+                return (
+                    "moves one pattern at a time, which the balance of a free intercept forbids "
+                    "(intercept='penalized' or 'none' will do)"
+                )
+            return None
         if self.solver in ("auto", "block"):
             return None
         if machine.K3 or machine.own_target is not None:
@@ -279,6 +299,12 @@ class MulticlassSVC(LargeMarginClassifier):
 
     def _solve(self, problem: Problem, history: History, start: np.ndarray | None) -> Solution:
         stop, seed = self._stop(), self._seed()
+        if isinstance(self.solver, PatternSMO):
+            from polymargin.solvers.smo import solve_patterns
+
+            return solve_patterns(
+                problem, stop, history, self.solver, start, seed, float(self.cache_mb)
+            )
         if self.solver == "frank-wolfe":
             from polymargin.solvers.frank_wolfe import solve_frank_wolfe
 

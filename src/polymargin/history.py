@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["Check", "History", "OuterCheck"]
+__all__ = ["Check", "History", "OuterCheck", "PatternCheck"]
 
 
 class Check(NamedTuple):
@@ -42,8 +42,29 @@ class OuterCheck(NamedTuple):
     changed: int
 
 
+class PatternCheck(NamedTuple):
+    """The SMO-like family at one survey of all patterns.
+
+    ``kernel_rows`` were computed (also those behind whole sets of scores), of the rows asked for by
+    the ``patterns`` optimised ``cache_hits`` were at hand and ``cache_misses`` were not.
+    """
+
+    seconds: float
+    iteration: int
+    primal: float
+    dual: float
+    relative_gap: float
+    active: int
+    steps: int
+    gap: float
+    kernel_rows: int
+    cache_hits: int
+    cache_misses: int
+    patterns: int
+
+
 Snapshot = Callable[[], tuple[np.ndarray, np.ndarray]]
-AnyCheck = Check | OuterCheck
+AnyCheck = Check | OuterCheck | PatternCheck
 Watcher = Callable[[AnyCheck, Snapshot], bool]
 
 
@@ -79,8 +100,11 @@ def format_check(check: AnyCheck) -> str:
             f"energy {check.energy:.8g}  changed {check.changed:6d}  "
             f"gap {check.relative_gap:.2e}  active {check.active}"
         )
-    return (
+    line = (
         f"[polymargin] {check.seconds:8.2f} s  pass {check.iteration:5d}  "
         f"primal {check.primal:.8g}  dual {check.dual:.8g}  "
         f"gap {check.relative_gap:.2e}  active {check.active}"
     )
+    if isinstance(check, PatternCheck):
+        line += f"  rows {check.kernel_rows}  hits {check.cache_hits}"
+    return line

@@ -22,7 +22,7 @@ from polymargin._threads import single_threaded_libraries
 from polymargin.annealing import Annealing, Schedule, find_annealing
 from polymargin.classifier import Prepared
 from polymargin.encoding import encode_known
-from polymargin.history import AnyCheck, History, OuterCheck, Snapshot
+from polymargin.history import AnyCheck, History, OuterCheck, PatternCheck, Snapshot
 from polymargin.initialization import (
     count_distinct,
     count_prototypes,
@@ -31,6 +31,7 @@ from polymargin.initialization import (
 )
 from polymargin.machines import MACHINES
 from polymargin.outcome import warn_of_outcome
+from polymargin.pattern_smo import PatternSMO
 from polymargin.problem import Problem
 from polymargin.prototype_classifier import PrototypeClassifier
 from polymargin.solvers.base import Deadline, deferred_interrupt
@@ -105,6 +106,9 @@ class MultiPrototypeSVC(PrototypeClassifier):
         The constant feature behind a penalised intercept.
     cache_mb : float, default=1000
         Memory for kernel rows in megabytes.
+    solver : "auto" or PatternSMO, default="auto"
+        A ``PatternSMO`` solves the static problem of ``assignment="static"`` with a member of the
+        SMO-like family.
 
     Attributes
     ----------
@@ -131,7 +135,7 @@ class MultiPrototypeSVC(PrototypeClassifier):
     history_ : dict of equally long arrays
         One entry per outer step: ``seconds, iteration, primal, dual, relative_gap, active, steps``
         of the static problem, ``temperature`` in multiples of C, ``energy`` and ``changed``
-        assignments.
+        assignments.  With a ``PatternSMO`` its counts instead of the last three.
     n_iter_ : int
     n_features_in_, feature_names_in_
         As in scikit-learn.
@@ -179,6 +183,7 @@ class MultiPrototypeSVC(PrototypeClassifier):
         coef0: float = 0.0,
         intercept_scaling: float = 1.0,
         cache_mb: float = 1000,
+        solver: str | PatternSMO = "auto",
     ) -> None:
         self.n_prototypes = n_prototypes
         self.C = C
@@ -200,6 +205,7 @@ class MultiPrototypeSVC(PrototypeClassifier):
         self.coef0 = coef0
         self.intercept_scaling = intercept_scaling
         self.cache_mb = cache_mb
+        self.solver = solver
 
     # -- fit ---------------------------------------------------------------------------------
 
@@ -252,6 +258,7 @@ class MultiPrototypeSVC(PrototypeClassifier):
         self._check_common()
         if self.assignment not in _ASSIGNMENTS:
             raise ValueError(f"assignment must be one of {_ASSIGNMENTS}, got {self.assignment!r}.")
+        self._check_solver()
         restarts = self.n_restarts
         if not isinstance(restarts, numbers.Integral) or restarts < 1:
             raise ValueError(f"n_restarts must be an integer >= 1, got {restarts!r}.")
@@ -262,6 +269,17 @@ class MultiPrototypeSVC(PrototypeClassifier):
                 "their slacks, which a hard margin does not have; use a large finite C."
             )
         return schedule if self.assignment == "annealed" else None
+
+    def _check_solver(self) -> None:
+        if isinstance(self.solver, PatternSMO):
+            self.solver.check(bool(np.isinf(self.C)))
+            if self.assignment != "static":
+                raise ValueError(
+                    "solver: a PatternSMO solves one static problem; assignments that change "
+                    "need assignment='static', or solver='auto'."
+                )
+        elif not isinstance(self.solver, str) or self.solver != "auto":
+            raise ValueError(f"solver must be 'auto' or a PatternSMO, got {self.solver!r}.")
 
     def _kept_init(self, ready: Prepared) -> Any:
         """An assignment per example loses the examples without weight."""
@@ -285,6 +303,7 @@ class MultiPrototypeSVC(PrototypeClassifier):
     ) -> None:
         """Restarts in threads; the lowest energy is stored."""
         from polymargin.solvers.alternation import PrototypeSolution, solve_prototypes
+        from polymargin.solvers.smo import solve_static
 
         restarts = int(self.n_restarts) if self.assignment != "static" else 1
         n_jobs = min(effective_n_jobs(self.n_jobs), restarts)
@@ -296,6 +315,12 @@ class MultiPrototypeSVC(PrototypeClassifier):
         def run(restart: int) -> PrototypeSolution | None:
             if restart and deadline.why_end() is not None:
                 return None
+            if isinstance(self.solver, PatternSMO):
+                history = History(watchers, PatternCheck)
+                cache_mb = float(self.cache_mb)
+                return solve_static(
+                    problem, self._stop(), history, self.solver, [seed, 0], cache_mb, deadline
+                )
             own = problem.own if restart == 0 else first_assignment(restart)
             return solve_prototypes(
                 replace(problem, own=own.copy(), n_jobs=problem.n_jobs if n_jobs == 1 else 1),
@@ -441,6 +466,11 @@ class MultiPrototypeSVC(PrototypeClassifier):
         self._check_parameters()
         if np.isinf(self.C):
             raise ValueError("partial_fit needs a finite C: new examples may contradict old ones.")
+        if isinstance(self.solver, PatternSMO):
+            raise ValueError(
+                "partial_fit needs solver='auto': it goes on from prototypes, which a PatternSMO "
+                "does not keep."
+            )
         is_first = not hasattr(self, "prototypes_")
         X, y = self._validate(X, y, reset=is_first)
         if is_first:

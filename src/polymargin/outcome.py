@@ -43,13 +43,16 @@ def warn_of_outcome(
             NotSeparableWarning,
         )
     elif solution.status in ("max_iter", "max_time", "stalled"):
-        advice = {
-            "max_iter": "Increase max_iter or tol, or scale the features.",
-            "max_time": "Increase max_time or tol"
-            + (", or go on with warm_start=True." if can_go_on else "."),
-            "stalled": "The arithmetic allows no further progress: increase tol, scale the "
-            "features, or use a smaller C.",
-        }[solution.status]
+        advice = (
+            solution.advice
+            or {
+                "max_iter": "Increase max_iter or tol, or scale the features.",
+                "max_time": "Increase max_time or tol"
+                + (", or go on with warm_start=True." if can_go_on else "."),
+                "stalled": "The arithmetic allows no further progress: increase tol, scale the "
+                "features, or use a smaller C.",
+            }[solution.status]
+        )
         reached = (
             f"with a relative duality gap of {certificate.relative_gap:.2e}, above tol={tol:g}"
         )

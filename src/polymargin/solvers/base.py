@@ -22,7 +22,7 @@ from polymargin.certificate import (
     rescaled_dual,
     separated_primal,
 )
-from polymargin.history import Check, History, Snapshot
+from polymargin.history import AnyCheck, Check, History, Snapshot
 from polymargin.problem import Problem
 
 __all__ = ["HARD_MARGIN_LIMIT", "Deadline", "Progress", "Solution", "Stop", "deferred_interrupt"]
@@ -54,6 +54,7 @@ class Solution:
     status: str
     iterations: int
     history: History
+    advice: str | None = None  # what a user could change, where the solver knows better
 
 
 class Deadline:
@@ -132,6 +133,7 @@ class Progress:
         self.marks: list[tuple[float, float]] = []
         self.best_merit = (2.0, 0.0)
         self.best: tuple[np.ndarray, np.ndarray] | None = None
+        self.advice: str | None = None
 
     def why_stop(self) -> str | None:
         return self.deadline.why_stop(self.iterations)
@@ -142,27 +144,21 @@ class Progress:
         relative = gap / primal if 0.0 < primal < np.inf else (0.0 if primal <= 0.0 else np.inf)
         self.marks.append((self.work, relative))
         try:
-            check = Check(
-                self.deadline.seconds, self.iterations, primal, dual, relative, active, self.steps
-            )
-            if self.history.record(check, self.snapshot):
+            if self.history.record(self.entry(primal, dual, relative, active), self.snapshot):
                 self.deadline.interrupted = True
         except KeyboardInterrupt:
             self.deadline.interrupted = True
         return relative
 
-    def record_final(self, certificate: Certificate, active: int) -> None:
-        self.history.checks.append(
-            Check(
-                self.deadline.seconds,
-                self.iterations,
-                certificate.primal,
-                certificate.dual,
-                certificate.relative_gap,
-                active,
-                self.steps,
-            )
+    def entry(self, primal: float, dual: float, relative: float, active: int) -> AnyCheck:
+        """One line of the history."""
+        return Check(
+            self.deadline.seconds, self.iterations, primal, dual, relative, active, self.steps
         )
+
+    def record_final(self, certificate: Certificate, active: int) -> None:
+        found = certificate
+        self.history.checks.append(self.entry(found.primal, found.dual, found.relative_gap, active))
 
     def keep_if_best(
         self, merit: tuple[float, float], support: np.ndarray, tau: np.ndarray
@@ -224,7 +220,7 @@ class Progress:
         if checks and abs(checks[-1].primal - certificate.primal) <= 1e-9 * certificate.primal:
             checks.pop()  # the same point, seen by the runner: the judge's word replaces it
         self.record_final(certificate, len(support))
-        return Solution(support, tau, judgement, status, self.iterations, self.history)
+        return Solution(support, tau, judgement, status, self.iterations, self.history, self.advice)
 
 
 def _is_better(a: Judgement, b: Judgement) -> bool:

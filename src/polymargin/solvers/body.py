@@ -31,6 +31,7 @@ __all__ = [
     "make_duals",
     "screen",
     "shuffle",
+    "wanted",
 ]
 
 # places in the array of totals
@@ -300,6 +301,35 @@ def descend(
     totals[GAP] = gap_sum
     totals[GAIN] = gain_sum
     return j, end
+
+
+@jit
+def wanted(
+    field: Any,
+    duals: Any,
+    queue: Any,
+    begin: int,
+    end: int,
+    threshold: float,
+    hard_cap: float,
+    found: Any,
+) -> tuple[int, int, int]:
+    """The next patterns of a queue that would move now, as many as ``found`` holds.
+
+    ``field`` has no row at hand (``is_ready`` is false for every pattern), so ``descend`` stops at
+    each of them.  Returns where to go on, the new end of the queue, and how many were found.
+    """
+    count = 0
+    totals = np.zeros(9)
+    while begin < end and count < len(found):
+        begin, end = descend(
+            field, duals, queue, begin, end, threshold, 1.0, hard_cap, 1 << 60, totals
+        )
+        if begin < end:
+            found[count] = queue[begin]
+            count += 1
+            begin += 1
+    return begin, end, count
 
 
 @jit

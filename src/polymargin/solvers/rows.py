@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from polymargin.problem import Problem, run_blocks
+from polymargin.problem import Problem, row_blocks, run_blocks
 
-__all__ = ["KernelRows"]
+__all__ = ["KernelRows", "WorkingData"]
 
 _BLOCK = 256
+_PREPARED_ROWS = 1024
 
 
 class KernelRows:
@@ -43,7 +44,7 @@ class KernelRows:
         self.dtype = np.dtype(dtype)
         self.cells = max(int(cache_mb * 1e6 / self.dtype.itemsize), 64)
         self.ids = np.empty(0, dtype=np.int64)
-        self.data = _WorkingData(problem, self.dtype)
+        self.data = WorkingData(problem, self.dtype)
         width = min(problem.n_patterns, max(int(np.sqrt(self.cells)), 16))
         self._allocate(width)
         self.misses = 0
@@ -113,9 +114,23 @@ class KernelRows:
 
         run_blocks(work, len(positions), _BLOCK, self.problem.n_jobs, self.why_stop)
 
+    def hold(self, positions: np.ndarray) -> None:
+        """Have the rows of these positions, at most ``capacity``, all at hand.
+
+        They may be many: OutOfTimeError if the fit has to end meanwhile.
+        """
+        places = self.slot[positions]
+        self.tick += 1
+        self.used[places[places >= 0]] = self.tick[0]  # these must not leave for the others
+        self._bring(positions[places < 0], self.why_stop)
+
     def fetch(self, positions: np.ndarray) -> None:
-        """Bring in missing rows; the least recently used ones leave."""
-        positions = positions[self.slot[positions] < 0][: max(self.capacity // 2, 1)]
+        """Bring in missing rows, at most half of the pool; the least recently used ones leave."""
+        self._bring(positions[self.slot[positions] < 0][: max(self.capacity // 2, 1)])
+
+    def _bring(
+        self, positions: np.ndarray, why_stop: Callable[[], str | None] | None = None
+    ) -> None:
         if not len(positions):
             return
         self.misses += len(positions)
@@ -128,9 +143,11 @@ class KernelRows:
             free = np.concatenate([free, leaving])
         places = free[: len(positions)]
         m = len(self.ids)
-        for start in range(0, len(positions), _BLOCK):
-            some = slice(start, min(start + _BLOCK, len(positions)))
+
+        def work(some: slice) -> None:
             self.rows[places[some], :m] = self.data.block(positions[some], slice(0, m))
+
+        run_blocks(work, len(positions), _BLOCK, self.problem.n_jobs, why_stop)
         self.owner[places] = positions
         self.slot[positions] = places
         self.tick += 1
@@ -160,7 +177,7 @@ class KernelRows:
         self.data.keep(positions)
 
 
-class _WorkingData:
+class WorkingData:
     """The rows of X in play, gathered once, in the dtype of the kernel rows."""
 
     def __init__(self, problem: Problem, dtype: np.dtype) -> None:
@@ -176,7 +193,14 @@ class _WorkingData:
         """Rows of X in the working dtype, scaled by the width and centred where that helps."""
         if self.kernel.name == "precomputed":
             return None
-        X = self.problem.X[ids]
+        if self.kernel.function is not None or sp.issparse(self.problem.X):
+            return self._scaled(self.problem.X[ids])
+        prepared = np.empty((len(ids), self.problem.X.shape[1]), dtype=self.dtype)
+        for block in row_blocks(len(ids), _PREPARED_ROWS):  # float64 copies stay small
+            prepared[block] = self._scaled(self.problem.X[ids[block]])
+        return prepared
+
+    def _scaled(self, X: Any) -> Any:
         if self.kernel.function is not None:
             return X
         if self.shift is not None:
@@ -198,7 +222,9 @@ class _WorkingData:
         if self.X is None:
             return
         added = self.prepare(new)
-        if sp.issparse(added):
+        if not self.X.shape[0]:
+            self.X = added
+        elif sp.issparse(added):
             self.X = sp.vstack([self.X, added], format="csr")
         else:
             self.X = np.concatenate([self.X, added])
@@ -220,6 +246,17 @@ class _WorkingData:
         if self.norms is not None:
             a, b = self.norms[positions], self.norms[columns]
         return kernel.block(self.X[positions], self.X[columns], a, b)
+
+    def row(self, position: int) -> np.ndarray:
+        """Kernel values of everyone in play against one of them."""
+        kernel, one = self.kernel, slice(position, position + 1)
+        if self.X is None:
+            p = self.ids[position]
+            return kernel.block(self.problem.X[p : p + 1], self.ids, None, None)[0]
+        a = b = None
+        if self.norms is not None:
+            a, b = self.norms, self.norms[one]
+        return kernel.block(self.X, self.X[one], a, b)[:, 0]
 
     def against(self, patterns: np.ndarray, positions: np.ndarray) -> np.ndarray:
         """Kernel values of any patterns against positions of the working set."""

@@ -42,6 +42,7 @@ from polymargin.solvers.body import (
     make_duals,
     screen,
     shuffle,
+    wanted,
 )
 from polymargin.solvers.rows import KernelRows
 
@@ -54,6 +55,7 @@ _RELAXATION = 1.3
 _TRIM_BELOW = 0.8
 _NEAR = 0.02
 _SINGLE_PRECISION_TOL = 1e-4
+_VISITS_PER_ROW, _THRESHOLD_AGAIN = 8, 0.1  # while rows are scarce: 4 times fewer rows
 
 
 def solve_kernel(
@@ -195,20 +197,35 @@ class WorkingSet:
         return end, totals
 
     def visit(self, end: int, threshold: float) -> np.ndarray:
-        """One pass over the queue in compiled pieces; rows that are missing are fetched ahead."""
+        """One pass over the queue in random order; rows that are missing are fetched ahead."""
         totals = empty_totals()
-        pool, progress = self.pool, self.progress
-        field = KernelField(pool.rows, pool.slot, self.F, len(self.ids), pool.used, pool.tick)
-        hard_cap = self.hard_cap()
-        begin = 0
+        progress = self.progress
         shuffle(self.queue, end, self.random)
+        if self.pool.capacity < len(self.ids):
+            self.visit_chunks(end, threshold, totals)
+        else:
+            self.descend(self.queue, end, threshold, totals)
+        progress.iterations += 1
+        progress.steps += int(totals[STEPS])
+        progress.work += 1e-9 * (20.0 * totals[VISITS] + totals[STEPS] * len(self.ids))
+        return totals
+
+    def field(self) -> KernelField:
+        pool = self.pool
+        return KernelField(pool.rows, pool.slot, self.F, len(self.ids), pool.used, pool.tick)
+
+    def descend(self, queue: np.ndarray, end: int, threshold: float, totals: np.ndarray) -> None:
+        """Compiled pieces of a pass over a queue."""
+        pool, progress = self.pool, self.progress
+        field, hard_cap = self.field(), self.hard_cap()
+        begin = 0
         while begin < end:
             before = totals[VISITS]
             started = time.perf_counter()
             begin, end = descend(
                 field,
                 self.duals,
-                self.queue,
+                queue,
                 begin,
                 end,
                 threshold,
@@ -221,13 +238,35 @@ class WorkingSet:
             if begin < end:
                 if progress.why_stop():
                     break
-                if pool.slot[self.queue[begin]] < 0:
+                if pool.slot[queue[begin]] < 0:
                     ahead = min(end, begin + max(1, min(64, pool.capacity // 2)))
-                    pool.fetch(self.queue[begin:ahead])
-        progress.iterations += 1
-        progress.steps += int(totals[STEPS])
-        progress.work += 1e-9 * (20.0 * totals[VISITS] + totals[STEPS] * len(self.ids))
-        return totals
+                    pool.fetch(queue[begin:ahead])
+
+    def visit_chunks(self, end: int, threshold: float, totals: np.ndarray) -> None:
+        """Rows are scarce: those of as many patterns as fit, each used for several steps.
+
+        Only patterns that would move now get a row, and while it is there they are visited
+        again, after the others of their chunk.
+        """
+        nothing = np.full_like(self.pool.slot, -1)
+        chunk = np.empty(self.pool.capacity, dtype=np.int64)
+        begin, hard_cap = 0, self.hard_cap()
+        while begin < end:
+            field = self.field()._replace(slot=nothing)
+            begin, end, count = wanted(
+                field, self.duals, self.queue, begin, end, threshold, hard_cap, chunk
+            )
+            self.pool.hold(chunk[:count])
+            self.descend(chunk, count, threshold, totals)
+            again = totals.copy()  # the gains of a pass are those of its first visits
+            for _ in range(_VISITS_PER_ROW - 1):
+                before = again[STEPS]
+                self.descend(chunk, count, _THRESHOLD_AGAIN * threshold, again)
+                if again[STEPS] == before:
+                    break
+            totals[STEPS], totals[VISITS] = again[STEPS], again[VISITS]
+            if self.progress.why_stop():
+                break
 
     def descend_until(self, target: float) -> bool:
         """Passes until the gap inside the set is below ``target``; whether anything moved."""
