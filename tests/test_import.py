@@ -25,7 +25,10 @@ ORDER = [
     {"prototype_classifier"},
     {"estimators", "multi_prototype", "convex_hull"},
     {"multi_prototype_cv", "plots"},
+    {"files", "datasets", "progress"},
     {"demo"},
+    {"cli"},
+    {"__main__"},
 ]
 RANK = {name: rank for rank, row in enumerate(ORDER) for name in row}
 

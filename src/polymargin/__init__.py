@@ -14,8 +14,12 @@ if TYPE_CHECKING:
     from polymargin.convex_hull import ConvexHullSVC as ConvexHullSVC
     from polymargin.estimators import MulticlassSVC as MulticlassSVC
     from polymargin.exceptions import CollapsedModelWarning as CollapsedModelWarning
+    from polymargin.exceptions import DataFileError as DataFileError
     from polymargin.exceptions import IndefiniteKernelWarning as IndefiniteKernelWarning
+    from polymargin.exceptions import ModelFileError as ModelFileError
     from polymargin.exceptions import NotSeparableWarning as NotSeparableWarning
+    from polymargin.files import load as load
+    from polymargin.files import save as save
     from polymargin.machines import MACHINES as MACHINES
     from polymargin.machines import Machine as Machine
     from polymargin.multi_prototype import MultiPrototypeSVC as MultiPrototypeSVC
@@ -28,13 +32,17 @@ _HOME = {
     "Certificate": "certificate",
     "CollapsedModelWarning": "exceptions",
     "ConvexHullSVC": "convex_hull",
+    "DataFileError": "exceptions",
     "IndefiniteKernelWarning": "exceptions",
     "MACHINES": "machines",
     "Machine": "machines",
+    "ModelFileError": "exceptions",
     "MultiPrototypeSVC": "multi_prototype",
     "MultiPrototypeSVCCV": "multi_prototype_cv",
     "MulticlassSVC": "estimators",
     "NotSeparableWarning": "exceptions",
+    "load": "files",
+    "save": "files",
 }
 
 __all__ = ["__version__", *sorted(_HOME)]
