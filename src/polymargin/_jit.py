@@ -25,6 +25,7 @@ FASTMATH = frozenset({"reassoc", "nsz", "contract", "arcp"})
 _COMPILED_SOURCES = (
     "_jit.py",
     "circulation.py",
+    "datasets/parsing.py",
     "fields.py",
     "solvers/patterns.py",
     "solvers/block_body.py",
