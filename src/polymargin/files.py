@@ -122,17 +122,15 @@ def write_model(
     model: Any, path: str | os.PathLike[str], extra: dict[str, Any] | None = None
 ) -> int:
     """``save`` with further facts for the header; the number of bytes comes back."""
-    data = _encode(model, extra or {})
-    with atomic_file(path) as file:
-        file.write(data)
-    return len(data)
-
-
-def _encode(model: Any, extra: dict[str, Any]) -> bytes:
     payload = _payload(model)
-    header = json.dumps(_describe(model, extra, len(payload)), allow_nan=False).encode()
-    data = _FRONT.pack(MAGIC, FORMAT_VERSION, len(header)) + header + payload
-    return data + hashlib.sha256(data).digest()
+    header = json.dumps(_describe(model, extra or {}, len(payload)), allow_nan=False).encode()
+    front = _FRONT.pack(MAGIC, FORMAT_VERSION, len(header)) + header
+    digest = hashlib.sha256(front)
+    digest.update(payload)
+    with atomic_file(path) as file:
+        for piece in (front, payload, digest.digest()):
+            file.write(piece)
+    return len(front) + len(payload) + _DIGEST
 
 
 def _payload(model: Any) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -17,6 +18,7 @@ import click
 __all__ = ["INTERRUPTED", "Tool", "ToolError", "say"]
 
 INTERRUPTED = 130
+_LARGE = 500_000_000  # bytes of a data file
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -212,8 +214,8 @@ _DATA_OPTIONS = (
                  "parquet"]), help="Format of DATA.  Default: by its name, then by its beginning."),
     click.option("--part", type=click.Choice(["train", "test", "validation"]), help="NPZ: rows of "
                  "train_idx, test_idx or val_idx."),
-    click.option("--float32", is_flag=True, help="Keep the data in single precision: half the "
-                 "memory."),
+    click.option("--float32/--float64", default=None, help="Precision of the data in memory.  "
+                 "Default: double, single for files over 500 MB."),
 )  # fmt: skip
 DATA_NAMES = ("label", "header", "delimiter", "ignore", "format_", "part", "float32")
 
@@ -242,7 +244,7 @@ def read(data: str, options: dict[str, Any], wanted: Any = None, need_label: boo
             delimiter=options["delimiter"],
             ignore=options["ignore"],
             part=options["part"],
-            dtype="float32" if options["float32"] else "float64",
+            dtype=_dtype(data, options["float32"]),
             wanted=wanted,
             need_label=need_label,
             progress=line.set,
@@ -254,6 +256,16 @@ def read(data: str, options: dict[str, Any], wanted: Any = None, need_label: boo
     for note in found.notes:
         say(note)
     return found
+
+
+def _dtype(data: str, single: bool | None) -> str:
+    """Large files are kept in single precision, unless asked otherwise."""
+    if single is None and data != "-":
+        with contextlib.suppress(OSError):
+            single = os.path.getsize(data) > _LARGE
+            if single:
+                say(f"{data}: large, kept in single precision (--float64 keeps double)")
+    return "float32" if single else "float64"
 
 
 def _kind(found: Any) -> str:

@@ -41,6 +41,7 @@ def model_record(model: Any) -> dict[str, Any]:
         record["eta"] = float(classifier.eta_)
     if hasattr(classifier, "support_"):
         record["n_support"] = len(classifier.support_)
+    if hasattr(classifier, "intercept_"):
         record["prediction_bytes"] = model_bytes(classifier)
     if hasattr(classifier, "certificate_"):
         certificate = classifier.certificate_
@@ -116,6 +117,7 @@ def model_text(record: dict[str, Any], header: dict[str, Any]) -> str:
         rows.append(["energy", f"{record['energy']:.8g}"])
     if "n_support" in record:
         rows.append(["support vectors", str(record["n_support"])])
+    if "prediction_bytes" in record:
         rows.append(["for prediction", size_text(record["prediction_bytes"])])
     rows += [
         ["parameters", ", ".join(f"{k}={v}" for k, v in record["parameters"].items())],

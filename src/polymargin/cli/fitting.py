@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from polymargin.cli.common import ToolError, progress, say_once
-from polymargin.cli.recipe import Recipe
+from polymargin.cli.recipe import MOST_ROWS, Recipe
 
 __all__ = ["Cell", "Search", "choose", "fit", "holdout", "scaled_fit", "search"]
 
@@ -20,6 +20,7 @@ _AUTO_C = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # times the inverse of a typical k
 _AUTO_ETA = (0.2, 0.4, 0.6, 0.8, 1.0)  # on the relative scale of ConvexHullSVC
 _VALIDATION = 0.25
 _PART_ROWS = {"linear": 10_000, "other": 3_000}  # rows on which C is picked, at most
+_SUPPORT_BYTES = 16_000_000  # from here on linear models are kept without support vectors
 _SEARCH_SHARE = 0.5  # of the time limit; the rest is for the final fit
 
 
@@ -108,8 +109,10 @@ def fit(estimator: Any, X: Any, y: np.ndarray, line: Any) -> bool:
     return False
 
 
-def scaled_fit(recipe: Recipe, settings: dict[str, Any], X: Any, y: np.ndarray) -> Fitted:
-    """Scale X in place and train on all of it."""
+def scaled_fit(
+    recipe: Recipe, settings: dict[str, Any], X: Any, y: np.ndarray, rows: np.ndarray | None = None
+) -> Fitted:
+    """Scale X in place and train on all of it, or on some rows."""
     started = time.perf_counter()
     scaler = new_scaler(recipe.scale, X)
     with progress("training") as line:
@@ -118,8 +121,27 @@ def scaled_fit(recipe: Recipe, settings: dict[str, Any], X: Any, y: np.ndarray) 
             X = scale_in_place(scaler, X)
         estimator = recipe.estimator(**settings)
         line.begin_fit(estimator)
+        if rows is not None:
+            X, y = X[rows], y[rows]
         interrupted = fit(estimator, X, y, line)
     return Fitted(estimator, scaler, time.perf_counter() - started, interrupted)
+
+
+def slim(estimator: Any) -> None:
+    """Leave out what a large linear model does not need for predictions."""
+    vectors = getattr(estimator, "support_vectors_", None)
+    if vectors is None or estimator.kernel != "linear":
+        return
+    size = vectors.data.nbytes if hasattr(vectors, "nnz") else vectors.nbytes
+    if size + estimator.dual_coef_.nbytes < _SUPPORT_BYTES:
+        return
+    say_once(
+        f"the {vectors.shape[0]} support vectors are left out of the model: a linear one predicts "
+        "without them"
+    )
+    for name in ("support_", "support_vectors_", "dual_coef_", "assignment_", "weights_"):
+        estimator.__dict__.pop(name, None)
+    estimator.__dict__.pop("_training", None)
 
 
 def predict_scaled(estimator: Any, X: Any) -> np.ndarray:
@@ -141,6 +163,23 @@ def holdout(codes: np.ndarray, seed: int, limit: int) -> tuple[np.ndarray, np.nd
     place = np.arange(len(rows)) - np.repeat(start, size)
     is_train = place < np.repeat(np.ceil((1.0 - _VALIDATION) * size), size)
     return np.sort(rows[is_train]), np.sort(rows[~is_train])
+
+
+def sample(recipe: Recipe, codes: np.ndarray) -> np.ndarray | None:
+    """Rows to train on where not all are wanted, every class among them; None for all."""
+    n, most = len(codes), recipe.rows
+    if most == "auto":
+        most = MOST_ROWS if recipe.is_prototypes else "all"
+    if most == "all" or n <= most:
+        return None
+    rng = np.random.default_rng(recipe.seed)
+    rows = rng.choice(n, most, replace=False)
+    first = np.unique(codes, return_index=True)[1]
+    say_once(
+        f"training on a random sample of {most} of {n} rows (--rows all takes all of them, which "
+        "needs time and memory; -m CS takes all by default)"
+    )
+    return np.unique(np.concatenate([rows, first]))
 
 
 def folds(codes: np.ndarray, n_folds: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -29,6 +29,7 @@ MACHINES = {
 KERNELS = ("linear", "rbf", "poly", "sigmoid")
 SCALES = ("auto", "none", "standard", "minmax", "maxabs")
 DEFAULT_PROTOTYPES = 5
+MOST_ROWS = 100_000  # on which the multi-prototype machine is trained unless asked otherwise
 
 
 class Number(click.ParamType):  # type: ignore[type-arg, unused-ignore]
@@ -89,6 +90,7 @@ class Recipe:
     cache_mb: float
     scale: str
     max_time: float | None
+    rows: Any
     seed: int
     jobs: int
     eta_scale: str = "absolute"
@@ -213,6 +215,9 @@ def recipe_options(lists: bool = False) -> Callable[[Command], Command]:
                      "features, stored in the model.  Default: standard, for sparse data maxabs."),
         click.option("--max-time", type=Number(), help="Seconds for training; the best model so "
                      "far is kept."),
+        click.option("--rows", type=Number(("auto", "all"), whole=True), default="auto",
+                     help="Train on a random sample of so many rows.  Default: all, for MP at most "
+                     f"{MOST_ROWS}."),
         click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True,
                      help="Seed: the same gives the same model."),
         click.option("-j", "--jobs", type=click.IntRange(min=-1), default=1, show_default=True,

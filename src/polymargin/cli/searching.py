@@ -41,10 +41,20 @@ def cv(data: str, folds: int, as_json: bool, **options: Any) -> None:
     recipe = take_recipe(options)
     found = read(data, take_data_options(options))
     check_classes(found)
+    thin(recipe, found)
     record = {"command": "cv", "data": data} | cross_validate(recipe, found, folds)
     emit(record, as_json, lambda: folds_text(record))
     if record["interrupted"]:
         raise click.exceptions.Exit(INTERRUPTED)
+
+
+def thin(recipe: Recipe, found: Any) -> None:
+    """Keep a sample of the rows where not all are wanted."""
+    from polymargin.cli.fitting import sample
+
+    rows = sample(recipe, found.codes)
+    if rows is not None:
+        found.X, found.codes = found.X[rows], found.codes[rows]
 
 
 def cross_validate(recipe: Recipe, found: Any, n_folds: int) -> dict[str, Any]:
@@ -143,6 +153,7 @@ def tune(data: str, output: str | None, folds: int | None, as_json: bool, **opti
     check_writable(output)
     found = read(data, reading)
     check_classes(found)
+    thin(recipe, found)
     record = {"command": "tune", "data": data} | _tune(recipe, found, folds)
     interrupted = record["interrupted"]
     if output is not None and not interrupted:
@@ -185,10 +196,11 @@ def _tune(recipe: Recipe, found: Any, n_folds: int | None) -> dict[str, Any]:
 
 def _final(recipe: Recipe, found: Any, best: dict[str, Any], output: str) -> dict[str, Any]:
     """The best settings on all rows, written."""
-    from polymargin.cli.fitting import scaled_fit
+    from polymargin.cli.fitting import scaled_fit, slim
     from polymargin.cli.training import name_features, summary, write
 
     fitted = scaled_fit(recipe, best, found.X, found.y)
+    slim(fitted.estimator)
     name_features(fitted, found)
     final = summary(fitted, found, None, fitted.seconds, found.X, found.y)
     size = write(fitted.model, output, found)

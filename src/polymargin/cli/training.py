@@ -72,7 +72,7 @@ def train_model(
     recipe: Recipe, found: Any, data: str, output: str | None, record: dict[str, Any], as_json: bool
 ) -> None:
     """Pick what is left open, train on all rows, write, report."""
-    from polymargin.cli.fitting import scaled_fit
+    from polymargin.cli.fitting import sample, scaled_fit, slim
 
     started = time.perf_counter()
     X, y = found.X, found.y
@@ -84,10 +84,13 @@ def train_model(
             left = recipe.max_time - (time.perf_counter() - started)
             settings = settings | {"max_time": max(left, 0.1)}
         say(f"training: {recipe.words()}")
-        fitted = scaled_fit(recipe, settings, X, y)
+        rows = sample(recipe, found.codes)
+        fitted = scaled_fit(recipe, settings, X, y, rows)
+        record["trained_rows"] = X.shape[0] if rows is None else len(rows)
         interrupted = fitted.interrupted
         fitted.estimator.max_time = recipe.max_time
     seconds = time.perf_counter() - started
+    slim(fitted.estimator)
     name_features(fitted, found)
     record |= summary(fitted, found, choice, seconds, None if part is not None else X, y)
     if output is not None:
@@ -193,7 +196,8 @@ def summary_text(record: dict[str, Any]) -> str:
     if "cross_validation" in record:
         rows.append(["cross-validation", f"{100 * record['cross_validation']['error']:.2f} %"])
     rows.append(["certificate", certificate_words(record)])
-    rows.append(["for prediction", size_text(record["prediction_bytes"])])
+    if "prediction_bytes" in record:
+        rows.append(["for prediction", size_text(record["prediction_bytes"])])
     rows.append(["time", f"{record['seconds']:.1f} s"])
     if "model" in record:
         rows.append(["file", f"{record['model']}, {size_text(record['model_bytes'])}"])
