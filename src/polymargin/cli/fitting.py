@@ -311,6 +311,8 @@ def search(
                     X_train, X_test = (scale_in_place(scaler, part) for part in (X_train, X_test))
                 if not cells:
                     cells = [Cell(settings) for settings in settings_grid(recipe, X_train)]
+                    if len(cells) > 1:
+                        say_once(f"{title}: {len(cells)} settings, {len(test)} rows to validate on")
                 data = (X_train, y[train], X_test, y[test])
                 runner = _Runner(recipe, cells, data, scaler, line, runner, started, limit)
                 runner.run(number, len(splits))

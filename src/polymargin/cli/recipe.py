@@ -29,7 +29,7 @@ MACHINES = {
 KERNELS = ("linear", "rbf", "poly", "sigmoid")
 SCALES = ("auto", "none", "standard", "minmax", "maxabs")
 DEFAULT_PROTOTYPES = 5
-MOST_ROWS = 100_000  # on which the multi-prototype machine is trained unless asked otherwise
+MOST_ROWS = 60_000  # on which the multi-prototype machine is trained unless asked otherwise
 
 
 class Number(click.ParamType):  # type: ignore[type-arg, unused-ignore]
