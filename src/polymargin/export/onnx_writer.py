@@ -56,8 +56,10 @@ def to_onnx(
         if value not in _DTYPES:
             raise ValueError(f"{name} must be one of {_DTYPES}, got {value!r}.")
     newest = onnx.defs.onnx_opset_version()
-    if isinstance(opset, bool) or not isinstance(opset, int) or not (
-        _OLDEST_OPSET <= opset <= newest
+    if (
+        isinstance(opset, bool)
+        or not isinstance(opset, int)
+        or not (_OLDEST_OPSET <= opset <= newest)
     ):
         raise ValueError(
             f"opset must be an integer from {_OLDEST_OPSET} to {newest}, got {opset!r}."

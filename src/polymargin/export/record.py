@@ -5,6 +5,7 @@ Every format is written from this record, so that all of them say the same.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -169,7 +170,7 @@ class ExportModel:
         if self.is_difference:
             return np.column_stack([np.zeros(len(f)), f[:, 0]])
         first = self.first_prototypes()
-        S = np.column_stack([f[:, a:b].max(axis=1) for a, b in zip(first, first[1:], strict=False)])
+        S = np.column_stack([f[:, a:b].max(axis=1) for a, b in itertools.pairwise(first)])
         return S - S[:, :1] if self.n_classes == 2 else S
 
     def _prototype_scores(self, Z: np.ndarray) -> np.ndarray:

@@ -33,13 +33,13 @@ class Scaling:
         return Z if self.low is None else np.clip(Z, self.low, self.high)
 
     def then(self, later: Scaling) -> Scaling:
-        """This scaling followed by another one; scales are positive."""
+        """The scaling followed by a later one; scales are positive."""
         both = Scaling(self.shift + later.shift / self.scale, self.scale * later.scale)
         low, high = later.low, later.high
         if self.low is not None:
             # limits pass through the second map, and through its limits
-            low = replace(later).apply(self.low)
-            high = replace(later).apply(self.high)  # type: ignore[arg-type]
+            low = later.apply(self.low)
+            high = later.apply(self.high)  # type: ignore[arg-type]
         return replace(both, low=low, high=high)
 
 
