@@ -25,6 +25,7 @@ ORDER = [
     {"prototype_classifier"},
     {"estimators", "multi_prototype", "convex_hull"},
     {"multi_prototype_cv", "plots"},
+    {"export"},
     {"demo"},
 ]
 RANK = {name: rank for rank, row in enumerate(ORDER) for name in row}

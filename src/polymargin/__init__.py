@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from polymargin.exceptions import CollapsedModelWarning as CollapsedModelWarning
     from polymargin.exceptions import IndefiniteKernelWarning as IndefiniteKernelWarning
     from polymargin.exceptions import NotSeparableWarning as NotSeparableWarning
+    from polymargin.export import ExportModel as ExportModel
+    from polymargin.export import export_model as export_model
+    from polymargin.export import to_c as to_c
+    from polymargin.export import to_json as to_json
+    from polymargin.export import to_onnx as to_onnx
     from polymargin.machines import MACHINES as MACHINES
     from polymargin.machines import Machine as Machine
     from polymargin.multi_prototype import MultiPrototypeSVC as MultiPrototypeSVC
@@ -28,6 +33,7 @@ _HOME = {
     "Certificate": "certificate",
     "CollapsedModelWarning": "exceptions",
     "ConvexHullSVC": "convex_hull",
+    "ExportModel": "export",
     "IndefiniteKernelWarning": "exceptions",
     "MACHINES": "machines",
     "Machine": "machines",
@@ -35,6 +41,10 @@ _HOME = {
     "MultiPrototypeSVCCV": "multi_prototype_cv",
     "MulticlassSVC": "estimators",
     "NotSeparableWarning": "exceptions",
+    "export_model": "export",
+    "to_c": "export",
+    "to_json": "export",
+    "to_onnx": "export",
 }
 
 __all__ = ["__version__", *sorted(_HOME)]

@@ -17,7 +17,7 @@ __all__ = [
     "weights_at",
 ]
 
-_LARGEST_AMPLIFICATION = 8.0
+_LARGEST_AMPLIFICATION = 3.0
 
 
 def folded_weights(record: ExportModel) -> tuple[np.ndarray, np.ndarray]:
@@ -59,7 +59,7 @@ def raw_statistics(record: ExportModel) -> tuple[np.ndarray, np.ndarray]:
 
 
 def is_well_conditioned(record: ExportModel) -> bool:
-    """Whether folding the shift into the intercepts costs float32 at most three bits.
+    """Whether folding the shift into the intercepts costs float32 at most two bits.
 
     The rounding error of a folded score grows with sum_j |w_j| |x_j|, that of a centred one with
     sum_j |w_j| |x_j - mean_j|.
