@@ -202,11 +202,11 @@ def _scores_function(record: ExportModel, plan: CPlan, name: str) -> str:
             "    }",
             "}",
         ]
-        if Q == 2:
-            classes += ["scores[1] -= scores[0];", "scores[0] = 0.0f;"]
     else:
         declared = "int j, r;"
         classes = [f"for (r = 0; r < {Q}; ++r) scores[r] = {plan.score};"]
+    if Q == 2 and not record.is_difference:
+        classes += ["scores[1] -= scores[0];", "scores[0] = 0.0f;"]
     body = [
         declared,
         "int best = 0, k;",

@@ -187,8 +187,18 @@ def _rbf(graph: GraphBuilder, record: ExportModel, X: str) -> str:
 
 def _class_scores(graph: GraphBuilder, record: ExportModel, f: str) -> str:
     """The best prototype of each class; of two classes the first scores 0."""
-    if record.is_difference or len(record.prototype_class) == record.n_classes:
+    if record.is_difference:
         return f
+    S = f
+    if len(record.prototype_class) != record.n_classes:
+        S = _best_of_each(graph, record, f)
+    if record.n_classes == 2:
+        zero = graph.constant("reference", np.array([0], dtype=np.int64))
+        S = graph.node("Sub", S, graph.node("Gather", S, zero, axis=1))
+    return S
+
+
+def _best_of_each(graph: GraphBuilder, record: ExportModel, f: str) -> str:
     first = record.first_prototypes()
     width = int(np.diff(first).max())
     # classes with fewer prototypes repeat their last one, which does not change the maximum
@@ -197,8 +207,4 @@ def _class_scores(graph: GraphBuilder, record: ExportModel, f: str) -> str:
         chosen = graph.constant("prototype_numbers", index.ravel().astype(np.int64))
         f = graph.node("Gather", f, chosen, axis=1)
     shape = graph.constant("shape", np.array([0, record.n_classes, width], dtype=np.int64))
-    S = graph.largest(graph.node("Reshape", f, shape), 2)
-    if record.n_classes == 2:
-        zero = graph.constant("reference", np.array([0], dtype=np.int64))
-        S = graph.node("Sub", S, graph.node("Gather", S, zero, axis=1))
-    return S
+    return graph.largest(graph.node("Reshape", f, shape), 2)

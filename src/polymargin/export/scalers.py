@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
@@ -76,6 +77,11 @@ def compose_scalers(steps: list[tuple[str, Any]]) -> Scaling | None:
     found: Scaling | None = None
     for name, step in steps:
         if step is None or (isinstance(step, str) and step == "passthrough"):
+            continue
+        if isinstance(step, Pipeline):
+            scaling = compose_scalers(step.steps)
+            if scaling is not None:
+                found = scaling if found is None else found.then(scaling)
             continue
         fold = _SCALERS.get(type(step))
         if fold is None:
