@@ -26,6 +26,7 @@ ORDER = [
     {"estimators", "multi_prototype", "convex_hull"},
     {"multi_prototype_cv", "plots"},
     {"files", "datasets", "progress"},
+    {"export"},
     {"demo"},
     {"cli"},
     {"__main__"},

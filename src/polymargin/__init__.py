@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from polymargin.exceptions import NotSeparableWarning as NotSeparableWarning
     from polymargin.files import load as load
     from polymargin.files import save as save
+    from polymargin.export import ExportModel as ExportModel
+    from polymargin.export import export_model as export_model
+    from polymargin.export import to_c as to_c
+    from polymargin.export import to_json as to_json
+    from polymargin.export import to_onnx as to_onnx
     from polymargin.machines import MACHINES as MACHINES
     from polymargin.machines import Machine as Machine
     from polymargin.multi_prototype import MultiPrototypeSVC as MultiPrototypeSVC
@@ -33,6 +38,7 @@ _HOME = {
     "CollapsedModelWarning": "exceptions",
     "ConvexHullSVC": "convex_hull",
     "DataFileError": "exceptions",
+    "ExportModel": "export",
     "IndefiniteKernelWarning": "exceptions",
     "MACHINES": "machines",
     "Machine": "machines",
@@ -43,6 +49,10 @@ _HOME = {
     "NotSeparableWarning": "exceptions",
     "load": "files",
     "save": "files",
+    "export_model": "export",
+    "to_c": "export",
+    "to_json": "export",
+    "to_onnx": "export",
 }
 
 __all__ = ["__version__", *sorted(_HOME)]

@@ -1,0 +1,97 @@
+"""What a C header consists of, before it becomes text: tables, steps of a prediction, notes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from polymargin.export.c_text import CArray, c_float, float32_of
+
+__all__ = ["CPlan", "Entry"]
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """How a raw feature becomes what the tables expect: (x - shift) * scale, limits, - origin.
+
+    ``scale`` may be a single number.  None leaves a step out.
+    """
+
+    shift: np.ndarray | None = None
+    scale: np.ndarray | float | None = None
+    low: np.ndarray | None = None
+    high: np.ndarray | None = None
+    origin: np.ndarray | None = None
+
+    @property
+    def is_identity(self) -> bool:
+        return self.shift is None and self.scale is None and self.low is None
+
+    def arrays(self) -> list[CArray]:
+        found = []
+        for name, about in (
+            ("shift", "subtracted from the features at entry"),
+            ("scale", "then multiplied with them"),
+            ("low", "then the least value"),
+            ("high", "and the largest value they may have"),
+            ("origin", "then subtracted"),
+        ):
+            values = getattr(self, name)
+            if isinstance(values, np.ndarray):
+                found.append(CArray(name, float32_of(values, name), about))
+        return found
+
+    def lines(self, prefix: str) -> list[str]:
+        """Statements that turn ``v`` from the raw feature j into the scaled one."""
+        found = []
+        if self.shift is not None:
+            found.append(f"v -= {prefix}_shift[j];")
+        if isinstance(self.scale, np.ndarray):
+            found.append(f"v *= {prefix}_scale[j];")
+        elif self.scale is not None:
+            found.append(f"v *= {c_float(self.scale)};")
+        if self.low is not None:
+            found.append(f"v = v < {prefix}_low[j] ? {prefix}_low[j] : v;")
+            found.append(f"v = v > {prefix}_high[j] ? {prefix}_high[j] : v;")
+        if self.origin is not None:
+            found.append(f"v -= {prefix}_origin[j];")
+        return found
+
+
+@dataclass
+class CPlan:
+    """Everything that differs between headers.
+
+    Attributes
+    ----------
+    tables : list of CArray
+    functions : list of str
+        Static functions that the prediction calls.
+    locals : list of str
+        Declarations of the prediction.
+    prepare : list of str
+        Statements that come before the prototypes are scored.
+    score : str
+        An expression for the score of prototype r.
+    stack_bytes : int
+        Of the arrays among the locals.
+    needs : list of str
+        Functions of math.h.
+    remarks : list of str
+        Sentences for the comment at the top.
+    """
+
+    tables: list[CArray] = field(default_factory=list)
+    functions: list[str] = field(default_factory=list)
+    locals: list[str] = field(default_factory=list)
+    prepare: list[str] = field(default_factory=list)
+    score: str = ""
+    stack_bytes: int = 0
+    needs: list[str] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of all tables."""
+        return sum(table.n_bytes for table in self.tables)
