@@ -23,8 +23,10 @@ ORDER = [
     {"solvers"},
     {"outcome", "classifier"},
     {"prototype_classifier"},
-    {"estimators", "multi_prototype", "convex_hull"},
+    {"estimators", "multi_prototype", "convex_hull", "inspection"},
     {"multi_prototype_cv", "plots"},
+    {"reporting"},
+    {"report"},
     {"demo"},
 ]
 RANK = {name: rank for rank, row in enumerate(ORDER) for name in row}
