@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from polymargin.machines import Machine as Machine
     from polymargin.multi_prototype import MultiPrototypeSVC as MultiPrototypeSVC
     from polymargin.multi_prototype_cv import MultiPrototypeSVCCV as MultiPrototypeSVCCV
+    from polymargin.report import render_report as render_report
+    from polymargin.report import write_report as write_report
 
 __version__ = "0.1.0"
 
@@ -35,6 +37,8 @@ _HOME = {
     "MultiPrototypeSVCCV": "multi_prototype_cv",
     "MulticlassSVC": "estimators",
     "NotSeparableWarning": "exceptions",
+    "render_report": "report",
+    "write_report": "report",
 }
 
 __all__ = ["__version__", *sorted(_HOME)]

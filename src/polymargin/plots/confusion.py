@@ -69,6 +69,21 @@ class ConfusionDisplay:
                 found.append((self.labels[i], self.labels[j], int(wrong[i, j]), share))
         return found
 
+    def pooled(self, most: int) -> tuple[np.ndarray, int]:
+        """Row shares on at most ``most`` x ``most`` cells, and how many classes a cell spans.
+
+        A cell shows the largest share of its block, so that no confusion is lost between pixels.
+        """
+        shares = np.nan_to_num(self.row_shares)
+        Q = len(shares)
+        block = -(-Q // most)
+        if block == 1:
+            return shares, 1
+        padded = np.zeros((-(-Q // block) * block,) * 2)
+        padded[:Q, :Q] = shares
+        side = len(padded) // block
+        return padded.reshape(side, block, side, block).max(axis=(1, 3)), block
+
     @classmethod
     def from_estimator(cls, estimator: Any, X: Any, y: Any, *, ax: Any = None) -> ConfusionDisplay:
         """Predict X with a fitted classifier or Pipeline, count, draw.
@@ -135,7 +150,7 @@ class ConfusionDisplay:
             side = min(3.2 + 0.32 * Q, 10.0)
             ax.figure.set_size_inches(side + 1.0, side)
         shares = np.nan_to_num(self.row_shares)
-        shown, block = _pooled(shares, _MOST_PIXELS)
+        shown, block = self.pooled(_MOST_PIXELS)
         # square roots show the rare confusions that matter, beside a diagonal close to 1
         image = ax.imshow(
             np.sqrt(shown),
@@ -190,15 +205,3 @@ def _as_labels(labels: list[Any]) -> np.ndarray:
     out = np.empty(len(labels), dtype=object)
     out[:] = labels
     return out
-
-
-def _pooled(shares: np.ndarray, most: int) -> tuple[np.ndarray, int]:
-    """The largest share of every square block, so that no cell is lost between pixels."""
-    Q = len(shares)
-    block = -(-Q // most)
-    if block == 1:
-        return shares, 1
-    padded = np.zeros((-(-Q // block) * block,) * 2)
-    padded[:Q, :Q] = shares
-    side = len(padded) // block
-    return padded.reshape(side, block, side, block).max(axis=(1, 3)), block
