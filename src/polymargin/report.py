@@ -193,7 +193,8 @@ def _percent(share: float, digits: int = 1) -> str:
 
 
 def _figure(value: float) -> str:
-    return f"{value:.3g}".replace("-", "−")
+    text = f"{value:,.0f}" if 1000.0 <= abs(value) < 1e6 else f"{value:.3g}"
+    return text.replace("-", "−")
 
 
 def _training(model: Any, X_train: Any, y_train: Any) -> measures.Rates | None:

@@ -324,4 +324,5 @@ def rounded_up(value: float) -> str:
     if not value > 0.0:
         return "0"
     unit = 10.0 ** (math.floor(math.log10(value)) - 1)
-    return f"{math.ceil(value / unit * (1.0 - 1e-12)) * unit:.2g}"
+    upper = math.ceil(value / unit * (1.0 - 1e-12)) * unit
+    return f"{upper:,.0f}" if upper >= 100.0 else f"{upper:.2g}"

@@ -80,7 +80,7 @@ def wilson(wrong: int, n: int) -> tuple[float, float]:
     share = wrong / n
     middle = (share + z2 / (2 * n)) / (1 + z2 / n)
     half = _NORMAL_95 / (1 + z2 / n) * math.sqrt(share * (1 - share) / n + z2 / (4 * n * n))
-    return max(0.0, middle - half), min(1.0, middle + half)
+    return middle - half if wrong else 0.0, middle + half if wrong < n else 1.0
 
 
 def rates(found: Labelled) -> Rates:
