@@ -52,7 +52,7 @@ class DecisionRegionDisplay:
     Notes
     -----
     In more than two dimensions a picture shows one plane.  The model is evaluated on that plane
-    itself: all else is held at its mean (``plane.held`` says what), and ``agreement`` how far the
+    itself: all else is held fixed (``plane.held`` says where), and ``agreement`` how far the
     plane speaks for the examples that are drawn on it.
 
     Examples
@@ -117,7 +117,7 @@ class DecisionRegionDisplay:
             Examples to draw; they also say where the plane lies.
         y : array-like of shape (n_samples,) or None
         features : pair of names or numbers or None
-            Draw these two features and hold the others at their median (sparse: mean).
+            Draw these two features and hold the others at their median (sparse: at 0).
         projection : {"auto", "pca", "prototypes"}, default="auto"
             Without ``features`` and with more than two of them: the plane of the two main
             directions of the examples ("pca", also "auto"), or of the prototypes of a linear model;

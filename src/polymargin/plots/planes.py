@@ -131,7 +131,7 @@ class Plane:
 
 
 class FeaturePair(Plane):
-    """Two columns of X; the others are held at their median."""
+    """Two columns of X; the others are held at their median, those of sparse data at 0."""
 
     def __init__(self, parts: Parts, X: Any, names: list[str], pair: tuple[int, int]) -> None:
         super().__init__(parts, X)
@@ -141,8 +141,8 @@ class FeaturePair(Plane):
         self.typical = _typical_row(X)
         d = X.shape[1]
         if d > 2:
-            level = "mean" if sp.issparse(X) else "median"
-            self.held = f"the other {d - 2} features at their {level}"
+            level = "at 0" if sp.issparse(X) else "at their median"
+            self.held = f"the other {d - 2} features {level}"
 
     def inputs(self, at: np.ndarray) -> Any:
         """Rows like X at places of the plane."""
@@ -152,11 +152,14 @@ class FeaturePair(Plane):
             for axis, column in enumerate(self.pair):
                 rows[rows.columns[column]] = at[:, axis]
             return rows
+        if sp.issparse(self.X):
+            where = np.tile(np.arange(len(at)), 2), np.repeat(self.pair, len(at))
+            return sp.csr_array((at.T.ravel(), where), shape=(len(at), self.X.shape[1]))
         rows = np.repeat(np.asarray(self.typical, dtype=np.float64), len(at), axis=0)
         rows[:, list(self.pair)] = at
         if hasattr(self.X, "columns"):
             return type(self.X)(rows, schema=list(self.X.columns))
-        return sp.csr_array(rows) if sp.issparse(self.X) else rows
+        return rows
 
     def rows(self, at: np.ndarray) -> Any:
         return model_space(self.parts, self.inputs(at))
@@ -199,19 +202,19 @@ class Projection(Plane):
             self.directions = _prototype_directions(parts, Z)
             shares = _variance_shares(Z, self.directions)
             self.names = tuple(
-                f"{which} direction of the prototypes ({100 * share:.0f} % of variance)"
+                f"{which} direction of the prototypes ({100 * share:.2g} % of variance)"
                 for which, share in zip(("first", "second"), shares, strict=True)
             )  # type: ignore[assignment]
         else:
             self.directions = _main_directions(Z, 2)
             shares = _variance_shares(Z, self.directions)
             self.names = tuple(
-                f"{which} principal component ({100 * share:.0f} % of variance)"
+                f"{which} principal component ({100 * share:.2g} % of variance)"
                 for which, share in zip(("first", "second"), shares, strict=True)
             )  # type: ignore[assignment]
         self.points = np.asarray(Z @ self.directions.T) - self.centre @ self.directions.T
-        scaled = " (scaled features)" if parts.steps else ""
-        self.held = f"plane through the mean of the examples{scaled}, all else at that mean"
+        behind = " behind the pipeline's steps" if parts.steps else ""
+        self.held = f"plane through the mean{behind}, all else at that mean"
 
     def rows(self, at: np.ndarray) -> Any:
         return self.centre + at @ self.directions
@@ -301,7 +304,7 @@ def _typical_row(X: Any) -> Any:
             row[name] = [value]
         return row
     if sp.issparse(X):
-        return np.asarray(X.mean(axis=0), dtype=np.float64).reshape(1, -1)
+        return None  # nothing is stored: all zero
     return np.median(rows_of(X, np.arange(X.shape[0])), axis=0, keepdims=True)
 
 
