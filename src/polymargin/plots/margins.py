@@ -194,7 +194,7 @@ class MarginDistributionDisplay:
         ax.set_xlim(edges[0], edges[-1])
         ax.set_xlabel("margin: own score − best rival score")
         ax.set_ylabel("examples")
-        ax.legend(frameon=False, loc="best")
+        ax.legend(frameon=False, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2)
         ax.spines[["top", "right"]].set_visible(False)
         self.ax_ = ax
         self.figure_ = ax.figure
