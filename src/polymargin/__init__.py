@@ -18,17 +18,19 @@ if TYPE_CHECKING:
     from polymargin.exceptions import IndefiniteKernelWarning as IndefiniteKernelWarning
     from polymargin.exceptions import ModelFileError as ModelFileError
     from polymargin.exceptions import NotSeparableWarning as NotSeparableWarning
-    from polymargin.files import load as load
-    from polymargin.files import save as save
     from polymargin.export import ExportModel as ExportModel
     from polymargin.export import export_model as export_model
     from polymargin.export import to_c as to_c
     from polymargin.export import to_json as to_json
     from polymargin.export import to_onnx as to_onnx
+    from polymargin.files import load as load
+    from polymargin.files import save as save
     from polymargin.machines import MACHINES as MACHINES
     from polymargin.machines import Machine as Machine
     from polymargin.multi_prototype import MultiPrototypeSVC as MultiPrototypeSVC
     from polymargin.multi_prototype_cv import MultiPrototypeSVCCV as MultiPrototypeSVCCV
+    from polymargin.report import render_report as render_report
+    from polymargin.report import write_report as write_report
 
 __version__ = "0.1.0"
 
@@ -53,6 +55,8 @@ _HOME = {
     "to_c": "export",
     "to_json": "export",
     "to_onnx": "export",
+    "render_report": "report",
+    "write_report": "report",
 }
 
 __all__ = ["__version__", *sorted(_HOME)]
