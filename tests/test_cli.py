@@ -310,6 +310,7 @@ def test_large_linear_models_go_without_support_vectors(home, monkeypatch, tmp_p
         assert "left out" in result.stderr
         invoke("evaluate", tmp_path / "m", home / "iris.csv")
         invoke("info", tmp_path / "m")
+        invoke("export", tmp_path / "m", "--to", "json", "-o", tmp_path / "m.json")
 
 
 # -- predict, evaluate, info -------------------------------------------------------------------
@@ -427,6 +428,54 @@ def test_tune(home, tmp_path):
     options = ["-m", "CS", "-k", "rbf", "-g", "0.1,scale", "-c", "1,10", "-v", 2, "-j", 2]
     record = json.loads(invoke("tune", home / "iris.csv", *options, "--json").stdout)
     assert [cell["gamma"] for cell in record["results"]] == [0.1, 0.1, "scale", "scale"]
+
+
+# -- export, report, demo ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("to", ["onnx", "c", "json"])
+def test_export(home, tmp_path, to):
+    if to == "onnx":
+        pytest.importorskip("onnx")
+    target = tmp_path / f"model.{to}"
+    result = invoke("export", home / "model", "--to", to, "-o", target, "--json")
+    record = json.loads(result.stdout)
+    assert record["bytes"] == target.stat().st_size
+    assert os.listdir(tmp_path) == [target.name]
+    assert "cannot write" in refused("export", home / "model", "--to", to, "-o", tmp_path)
+    assert "not a polymargin model" in refused("export", home / "iris.csv", "--to", to)
+
+
+def test_export_options(home, tmp_path):
+    target = tmp_path / "digits.h"
+    options = ["--dtype", "int8", "--name", "flowers"]
+    invoke("export", home / "model", "--to", "c", "-o", target, *options)
+    assert "flowers" in target.read_text()
+    invoke("export", home / "model", "--to", "json", "--dtype", "int8", code=2)
+    invoke("export", home / "model", code=2)
+
+
+def test_report(home, tmp_path):
+    pytest.importorskip("jinja2")
+    result = invoke("report", home / "model", home / "iris.csv", "-o", tmp_path / "page.html")
+    assert "warning" not in result.stderr
+    text = (tmp_path / "page.html").read_text()
+    assert "virginica" in text
+    assert len(text) < 1_000_000
+    line = refused("report", home / "model", home / "iris.csv", "-o", tmp_path / "none" / "x.html")
+    assert "cannot write" in line
+
+
+def test_demo(tmp_path, monkeypatch):
+    pytest.importorskip("jinja2")
+    monkeypatch.chdir(tmp_path)
+    text = invoke("demo").stdout
+    for word in ("prototypes", "LinearSVC", "error %", "bytes", "us/predict"):
+        assert word in text
+    assert os.listdir(tmp_path) == ["polymargin-demo.html"]
+    assert (tmp_path / "polymargin-demo.html").stat().st_size < 1_000_000
+    record = json.loads(invoke("demo", "--json", "-o", "other.html").stdout)
+    assert record["rows"][0]["error"] < record["rows"][1]["error"]
 
 
 # -- broken inputs -----------------------------------------------------------------------------

@@ -100,7 +100,8 @@ def _short_warnings() -> Iterator[None]:
 
     def show(message: Any, category: type[Warning], *unused: Any, **more: Any) -> None:
         text = " ".join(str(message).split())
-        if issubclass(category, UserWarning):
+        # columns were matched by name when they were read
+        if issubclass(category, UserWarning) and "valid feature names" not in text:
             say_once(f"warning: {text}")
 
     with warnings.catch_warnings():

@@ -91,7 +91,9 @@ def report(
         y = fitted.classes_[found.labels_among(fitted.classes_)]
     except ValueError as error:
         raise ToolError(f"{data}: {error}") from error
-    X = found.X
+    from polymargin.cli.using import rows_for
+
+    X = rows_for(fitted, found.X, slice(None))
     from polymargin.report import write_report
 
     with progress("writing the report"), writing(output):

@@ -39,14 +39,10 @@ def rows_for(model: Any, X: Any, rows: slice) -> Any:
 
 def outputs(model: Any, X: Any, scores: bool) -> Iterator[tuple[Any, Any]]:
     """Labels and scores of blocks of rows."""
-    import warnings
-
     from polymargin.cli.fitting import blocks
 
     n = X.shape[0]
-    with progress("predicting") as line, warnings.catch_warnings():
-        # columns were matched by name when they were read
-        warnings.filterwarnings("ignore", message=".*valid feature names.*")
+    with progress("predicting") as line:
         for rows in blocks(n, _BLOCK):
             part = rows_for(model, X, rows)
             yield model.predict(part), model.decision_function(part) if scores else None
