@@ -24,7 +24,8 @@ ORDER = [
     {"outcome", "classifier"},
     {"prototype_classifier"},
     {"estimators", "multi_prototype", "convex_hull"},
-    {"multi_prototype_cv", "plots"},
+    {"continuation", "margins"},
+    {"multi_prototype_cv", "plots", "leave_one_out", "path", "bounds"},
     {"demo"},
 ]
 RANK = {name: rank for rank, row in enumerate(ORDER) for name in row}
