@@ -39,10 +39,12 @@ from polymargin.validation import check_number
 
 __all__ = ["RegularizationPath", "regularization_path"]
 
-_KNOT_TOLERANCE = 0.4  # of tol: what mixtures of two solved points may lose again
+_FINE, _COARSE = 0.4, 0.9  # share of tol of a solve, where mixtures will be made of it, and not
+_CURVATURE = 0.012  # typical gap of a mixture half way between C and e C (measured)
+_FAR = 3.0  # factor of C from which on a solution is no good start for another
 _AUTO_SHARE = 0.9
 _AUTO_STEP = 10.0
-_AUTO_RANGE = 1e5
+_AUTO_RANGE = 1e4
 _AUTO_LOSSES = 0.05
 
 
@@ -442,16 +444,16 @@ class _Walk:
             self.solve(low, None)
             given = np.geomspace(low, self.highest_C(), n_Cs)
         self.ticker = Ticker("path", len(given), self.verbose)
-        ends = [float(given[0]), float(given[-1])]
-        for C in ends:
-            self.at(C)
+        step = 2.0 * np.log(given[-1] / given[0]) / max(len(given) - 1, 1)
+        for C in (float(given[0]), float(given[-1])):
+            self.at(C, self.share(_CURVATURE * step**2))
         solved = sorted({knot.C: knot for knot in self.knots}.items())
         for (_, left), (_, right) in zip(solved, solved[1:], strict=False):
             self.fill(left, right, given)
             left.forget_scores()
         return [self.points[float(C)] for C in given]
 
-    def at(self, C: float) -> None:
+    def at(self, C: float, share: float) -> None:
         """The point of an end of the range."""
         for knot in self.knots:
             if knot.C == C:
@@ -463,9 +465,9 @@ class _Walk:
             # no time: the solution of a smaller C is feasible here
             self.accept(C, mixture_of(self.shared.problem, below[-1], None, C), False)
             return
-        if below:
+        if below and C <= _FAR * below[-1].C:
             start = mixture_of(self.shared.problem, below[-1], None, C)
-        self.keep(C, self.solve(C, start))
+        self.keep(C, self.solve(C, start, share))
 
     def fill(self, left: Knot, right: Knot, given: np.ndarray) -> None:
         """Every value of C between two solved ones: mixtures, or a solve and two halves."""
@@ -473,19 +475,28 @@ class _Walk:
         if not inner:
             return
         tol = self.deadline.stop.tol
-        mixtures = {C: mixture_of(self.shared.problem, left, right, C) for C in inner}
-        found = {C: self.values(C, mixtures[C]) for C in inner}
-        worst = max(inner, key=lambda C: found[C].relative_gap)
-        if found[worst].relative_gap <= tol or self.deadline.why_end():
-            for C in inner:
-                self.points[C] = _Point(C, mixtures[C], found[C], False)
-            self.tell()
-            return
         middle = inner[len(inner) // 2]
-        if found[middle].relative_gap <= tol:
+        found: dict[float, _Point] = {}
+
+        def look(C: float) -> float:
+            if C not in found:
+                mixture = mixture_of(self.shared.problem, left, right, C)
+                found[C] = _Point(C, mixture, self.values(C, mixture), False)
+            return found[C].values.relative_gap
+
+        if look(middle) <= tol or self.deadline.why_end():
+            # the middle is the hardest place as a rule; all others are looked at if it will do
+            worst = max(inner, key=look)
+            if look(worst) <= tol or self.deadline.why_end():
+                self.points |= found
+                self.tell()
+                return
             middle = worst
-        # where no point is left on either side, no mixture needs more than the tolerance itself
-        knot = self.solve(middle, mixtures[middle], 0.98 if len(inner) == 1 else _KNOT_TOLERANCE)
+        # mixtures lose the square of the distance: what will they lose once only single points
+        # are left between solved ones?  If too much, more digits now would be wasted
+        lost = max(look(middle) - _COARSE * tol, 0.0)
+        left_over = lost * (2.0 / (len(inner) + 1)) ** 2
+        knot = self.solve(middle, found[middle].mixture, self.share(left_over, len(inner)))
         self.keep(middle, knot)
         self.fill(left, knot, given)
         self.fill(knot, right, given)
@@ -497,7 +508,13 @@ class _Walk:
 
     # -- one point -----------------------------------------------------------------------------
 
-    def solve(self, C: float, start: Mixture | None, share: float = _KNOT_TOLERANCE) -> Knot:
+    def share(self, loss: float, n_inner: int = 2) -> float:
+        """The share of the tolerance to solve to, where the last mixtures lose this much."""
+        if n_inner == 1:
+            return 0.98  # no mixture will be made of it
+        return _FINE if loss <= 0.5 * self.deadline.stop.tol else _COARSE
+
+    def solve(self, C: float, start: Mixture | None, share: float = _COARSE) -> Knot:
         shared = self.shared
         shared.set_C(C)
         started = time.perf_counter()
@@ -562,7 +579,7 @@ class _Walk:
             if losses <= _AUTO_LOSSES or too_far or self.deadline.why_end():
                 return last.C if last.C > low else low * _AUTO_STEP
             C = last.C * _AUTO_STEP
-            self.solve(C, mixture_of(self.shared.problem, last, None, C))
+            self.solve(C, None)
 
 
 def bounded_margin_C(plain: Problem, problem: Problem, weight: np.ndarray) -> float:

@@ -12,11 +12,12 @@ import numpy as np
 
 from polymargin.certificate import Judgement, judge
 from polymargin.continuation import takes_signed, within_caps
+from polymargin.fields import SparseField
 from polymargin.history import History
 from polymargin.path_points import Knot, Mixture
 from polymargin.problem import OutOfTimeError, Problem
 from polymargin.solvers.base import Deadline, Progress, Solution, Stop
-from polymargin.solvers.body import make_duals
+from polymargin.solvers.body import make_duals, screen
 from polymargin.solvers.descent import BlockDescent
 from polymargin.solvers.machine_progress import MachineProgress
 from polymargin.solvers.sweeps import Sweeps
@@ -62,6 +63,37 @@ class _MachinePathProgress(_Memory, MachineProgress):
             return judge_machine(self.problem, support, tau, self.hint, out)
 
         return self.remember(support, tau, judge_it)
+
+
+class _KnownSweeps(Sweeps):
+    """Sweeps from a point whose scores and prototypes are known: no product before the first pass."""
+
+    known: np.ndarray | None = None
+
+    def begin(self, start: Mixture) -> None:
+        """Prototypes of the start, and its scores for the first check."""
+        self.is_cold = False
+        W = start.W
+        assert W is not None
+        if isinstance(self.field, SparseField):
+            self.field.V[self.place, : len(W)] = W.T
+        else:
+            self.field.W[:] = W
+        self.field.constant[:] = self.field.scale * self.duals.tau.sum(axis=0)
+        self.known = start.scores()
+
+    def screen(self, rows: slice, end: int, hard_cap: float, totals: np.ndarray) -> int:
+        if self.known is None:
+            return super().screen(rows, end, hard_cap, totals)
+        patterns = np.ascontiguousarray(self.everyone[rows])
+        scores = np.ascontiguousarray(self.known[rows].T)
+        shift = np.zeros(len(scores))
+        return int(screen(scores, shift, patterns, self.duals, self.queue, end, hard_cap, totals))
+
+    def check(self) -> tuple[float, float, int, float]:
+        found = super().check()
+        self.known = None
+        return found
 
 
 class _AllInside(WorkingSet):
@@ -158,7 +190,10 @@ class _LinearPath(PathSolver):
     """Crammer-Singer with explicit prototypes."""
 
     def run(self, stop: Stop, V: np.ndarray | None, start: Mixture | None) -> tuple[Any, Solution]:
-        run = Sweeps(self.problem, stop, History(), V, self.seed, self.deadline)
+        run = _KnownSweeps(self.problem, stop, History(), None, self.seed, self.deadline)
+        if V is not None and start is not None:
+            run.duals = make_duals(self.problem, slice(None), np.ascontiguousarray(V))
+            run.begin(start)
         progress = _PathProgress(self.problem, stop, History(), run.support, self.deadline)
         run.progress = progress
         return progress, run.run()
@@ -186,8 +221,12 @@ class _KernelPath(PathSolver):
                 run.prepare(dtype)
                 self.alive = run if isinstance(run, _AllInside) else None
             else:
-                assert isinstance(run, _AllInside) and V is not None and start is not None
-                run.start_again(V, start.scores())
+                assert isinstance(run, _AllInside)
+                shape = (self.problem.n_patterns, self.problem.n_prototypes)
+                if V is None or start is None:
+                    run.start_again(np.zeros(shape), np.zeros(shape))
+                else:
+                    run.start_again(V, start.scores())
             return progress, run.run()
         except OutOfTimeError:
             return progress, _cut_short(progress, self.deadline, run.support)
