@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from polymargin.annealing import Annealing as Annealing
+    from polymargin.bounds import growth_bound as growth_bound
+    from polymargin.bounds import margin_bound as margin_bound
     from polymargin.certificate import Certificate as Certificate
     from polymargin.convex_hull import ConvexHullSVC as ConvexHullSVC
     from polymargin.estimators import MulticlassSVC as MulticlassSVC
@@ -25,10 +27,14 @@ if TYPE_CHECKING:
     from polymargin.export import to_onnx as to_onnx
     from polymargin.files import load as load
     from polymargin.files import save as save
+    from polymargin.leave_one_out import gacv as gacv
+    from polymargin.leave_one_out import leave_one_out as leave_one_out
     from polymargin.machines import MACHINES as MACHINES
     from polymargin.machines import Machine as Machine
+    from polymargin.margins import margin_record as margin_record
     from polymargin.multi_prototype import MultiPrototypeSVC as MultiPrototypeSVC
     from polymargin.multi_prototype_cv import MultiPrototypeSVCCV as MultiPrototypeSVCCV
+    from polymargin.path import regularization_path as regularization_path
     from polymargin.report import render_report as render_report
     from polymargin.report import write_report as write_report
 
@@ -57,6 +63,12 @@ _HOME = {
     "to_onnx": "export",
     "render_report": "report",
     "write_report": "report",
+    "gacv": "leave_one_out",
+    "growth_bound": "bounds",
+    "leave_one_out": "leave_one_out",
+    "margin_bound": "bounds",
+    "margin_record": "margins",
+    "regularization_path": "path",
 }
 
 __all__ = ["__version__", *sorted(_HOME)]
