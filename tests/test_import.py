@@ -20,11 +20,17 @@ ORDER = [
     {"problem"},
     {"certificate", "history", "scoring", "validation"},
     {"verdict", "hull_certificate", "_callbacks"},
+    {"kernel_points"},
     {"solvers"},
+    {"sphere"},
+    {"criterion"},
+    {"radius_margin"},
+    {"criterion_search"},
     {"outcome", "classifier"},
     {"prototype_classifier"},
     {"estimators", "multi_prototype", "convex_hull"},
-    {"multi_prototype_cv", "plots"},
+    {"multi_prototype_cv", "tuning"},
+    {"plots"},
     {"demo"},
 ]
 RANK = {name: rank for rank, row in enumerate(ORDER) for name in row}

@@ -20,6 +20,12 @@ if TYPE_CHECKING:
     from polymargin.machines import Machine as Machine
     from polymargin.multi_prototype import MultiPrototypeSVC as MultiPrototypeSVC
     from polymargin.multi_prototype_cv import MultiPrototypeSVCCV as MultiPrototypeSVCCV
+    from polymargin.radius_margin import RadiusMarginBound as RadiusMarginBound
+    from polymargin.radius_margin import radius_margin_bound as radius_margin_bound
+    from polymargin.sphere import EnclosingSphere as EnclosingSphere
+    from polymargin.sphere import smallest_enclosing_sphere as smallest_enclosing_sphere
+    from polymargin.tuning import RadiusMarginTuning as RadiusMarginTuning
+    from polymargin.tuning import tune_radius_margin as tune_radius_margin
 
 __version__ = "0.1.0"
 
@@ -28,6 +34,7 @@ _HOME = {
     "Certificate": "certificate",
     "CollapsedModelWarning": "exceptions",
     "ConvexHullSVC": "convex_hull",
+    "EnclosingSphere": "sphere",
     "IndefiniteKernelWarning": "exceptions",
     "MACHINES": "machines",
     "Machine": "machines",
@@ -35,6 +42,11 @@ _HOME = {
     "MultiPrototypeSVCCV": "multi_prototype_cv",
     "MulticlassSVC": "estimators",
     "NotSeparableWarning": "exceptions",
+    "RadiusMarginBound": "radius_margin",
+    "RadiusMarginTuning": "tuning",
+    "radius_margin_bound": "radius_margin",
+    "smallest_enclosing_sphere": "sphere",
+    "tune_radius_margin": "tuning",
 }
 
 __all__ = ["__version__", *sorted(_HOME)]
