@@ -28,7 +28,7 @@ ORDER = [
     {"criterion_plan"},
     {"criterion_search", "criterion_refinement"},
     {"outcome", "classifier"},
-    {"prototype_classifier"},
+    {"prototype_classifier", "tuned_parameters"},
     {"estimators", "multi_prototype", "convex_hull"},
     {"multi_prototype_cv", "tuning"},
     {"plots"},

@@ -1,8 +1,8 @@
 """The radius-margin criterion at one point: machine, sphere, value and exact gradient.
 
 One evaluation is one M-SVM^2 (or hard-margin Lee-Lin-Wahba) problem and one enclosing sphere, both
-for kappa + delta / (2 C); by (9.8) only the explicit derivative of the kernel counts, so the gradient
-costs one more pass over the kernel values, whatever the number of parameters.
+for kappa + delta / (2 C); by (9.8) only the explicit derivative of the kernel counts, so the
+gradient costs one more pass over the kernel values, whatever the number of parameters.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from polymargin.validation import check_kernel
 __all__ = ["Evaluation", "Sample", "Setting", "WarmStart", "evaluate", "solve_at"]
 
 _BLOCK_CELLS = 1_000_000
-_MOST_PASSES = 100_000
+_MOST_PASSES = 10_000
 
 
 @dataclass(frozen=True)
@@ -162,14 +162,33 @@ class Evaluation:
         return WarmStart(self.alpha, self.bias, self.beta)
 
 
+class _Within(Deadline):
+    """The clock of a longer piece of work, with the passes of one solve."""
+
+    def __init__(self, whole: Deadline, stop: Stop) -> None:
+        self.whole = whole
+        self.started = whole.started
+        self.stop = stop
+        self.reserve = 0.0
+
+    @property
+    def interrupted(self) -> bool:
+        return self.whole.interrupted
+
+    @interrupted.setter
+    def interrupted(self, value: bool) -> None:
+        self.whole.interrupted = value
+
+
 def solve_at(
     problem: Problem, sample: Sample, tol: float, deadline: Deadline, start: WarmStart | None
 ) -> Solution:
     """The machine by block descent, from variables and intercept of a neighbouring setting."""
-    stop = Stop(tol, _MOST_PASSES)
+    stop = Stop(tol, _MOST_PASSES, deadline.stop.max_time)
     signed = None if start is None else -start.alpha
+    clock = _Within(deadline, stop)
     run = BlockDescent(
-        problem, stop, History(), signed, sample.seed, sample.cache_mb, deadline=deadline
+        problem, stop, History(), signed, sample.seed, sample.cache_mb, deadline=clock
     )
     if start is not None:
         run.b = start.bias - start.bias.mean()
@@ -235,9 +254,9 @@ def _slopes(points: KernelPoints, at: Evaluation, ridge: np.ndarray) -> dict[str
     slopes: dict[str, Any] = {}
     if ridge.any():
         # dK~ = -1/(2 C_i) on the diagonal for log C
-        dJ = 0.5 * float((at.T**2).sum(axis=1) @ ridge)
-        dR2 = -float((at.beta - at.beta**2) @ ridge)
-        slopes["C"] = dJ / J + dR2 / R2
+        of_margin = 0.5 * float((at.T**2).sum(axis=1) @ ridge)
+        of_radius = -float((at.beta - at.beta**2) @ ridge)
+        slopes["C"] = of_margin / J + of_radius / R2
     name = points.kernel.name
     if name == "rbf":
         slopes["gamma"] = _rbf_slope(points, at, J, R2)
@@ -275,9 +294,11 @@ def _rbf_slope(points: KernelPoints, at: Evaluation, J: float, R2: float) -> Any
         some = Z[rows]
         own = some.multiply(some) if hasattr(some, "multiply") else some * some
         cross = M @ Z
-        cross = some.multiply(cross).sum(axis=0) if hasattr(some, "multiply") else (
-            some * cross
-        ).sum(axis=0)
+        cross = (
+            some.multiply(cross).sum(axis=0)
+            if hasattr(some, "multiply")
+            else (some * cross).sum(axis=0)
+        )
         total -= np.asarray(own.T @ M.sum(axis=1)).ravel()
         total -= np.asarray(squares.T @ M.sum(axis=0)).ravel()
         total += 2.0 * np.asarray(cross).ravel()

@@ -50,7 +50,7 @@ class Plan:
     n_starts: int = 3
     max_evaluations: int = 50
     tol: float = 1e-3
-    solver_tol: float = 1e-6
+    solver_tol: float = 3e-6
     kernel_psd: bool | None = True
 
     def coordinates(self, setting: Setting) -> np.ndarray:
@@ -87,7 +87,11 @@ def kernel_scale(sample: Sample, setting: Setting) -> float:
     """Mean squared distance of the examples from their mean in feature space."""
     points = KernelPoints(sample.kernel_at(setting), sample.X)
     n = points.n_points
-    some = np.arange(n) if n <= _SCALE_SAMPLE else np.linspace(0, n - 1, _SCALE_SAMPLE).astype(np.int64)
+    some = (
+        np.arange(n)
+        if n <= _SCALE_SAMPLE
+        else np.linspace(0, n - 1, _SCALE_SAMPLE).astype(np.int64)
+    )
     K = points.block(some, some)
     K[np.arange(len(some)), np.arange(len(some))] = points.diagonal()[some]
     return float(np.diag(K).mean() - K.mean())
@@ -95,7 +99,7 @@ def kernel_scale(sample: Sample, setting: Setting) -> float:
 
 def data_scale(sample: Sample) -> float:
     """Mean squared norm of the examples, from their mean where the kernel does not see it."""
-    norms = KernelPoints(sample.kernel_at(Setting(1.0)), sample.X).norms
+    norms = KernelPoints(sample.kernel_at(Setting(C=1.0)), sample.X).norms
     return 1.0 if norms is None else float(norms.mean())
 
 

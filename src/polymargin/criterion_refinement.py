@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -92,7 +93,7 @@ def refine(
         error = np.inf
         if there is not None and all(not _is_same(there, other) for other, _ in seen):
             error = error_at(there)
-        if error < lowest:
+        if there is not None and error < lowest:
             best, lowest, failed = there, error, 0  # go on in this direction
         else:
             at, failed = at + 1, failed + 1
@@ -103,13 +104,11 @@ def refine(
     return best, seen
 
 
-def _moved(
-    setting: Setting, name: str, factor: float, box: tuple[float, float]
-) -> Setting | None:
-    value = np.asarray(getattr(setting, name)) * factor
-    if (value < box[0]).any() or (value > box[1]).any():
+def _moved(setting: Setting, name: str, factor: float, box: tuple[float, float]) -> Setting | None:
+    value: Any = getattr(setting, name) * factor
+    if np.min(value) < box[0] or np.max(value) > box[1]:
         return None
-    return replace(setting, **{name: value if value.ndim else float(value)})
+    return replace(setting, **{name: value})
 
 
 def _is_same(a: Setting, b: Setting) -> bool:

@@ -4,8 +4,8 @@ The logarithm of (28) is minimised in (log C, log gamma, coef0) by L-BFGS-B insi
 criterion is not convex and flat far out: C -> 0 and gamma -> infinity both make the kernel matrix a
 multiple of the identity, a plateau of known height (9.4).  So a coarse look at a part of the
 examples comes first; starts on the plateau are left out; the best of a few descents on the part is
-where the descent on all examples begins.  Every evaluation begins with the dual variables, intercept
-and sphere of the last one.
+where the descent on all examples begins.  Every evaluation begins with the dual variables,
+intercept and sphere of the last one.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from typing import Any
 
 import numpy as np
 
+from polymargin._threads import single_threaded_libraries
 from polymargin.criterion import Evaluation, Sample, Setting, WarmStart, evaluate
-from polymargin.criterion_plan import Plan, kernel_scale
-from polymargin.solvers.base import Deadline
+from polymargin.criterion_plan import Plan, kernel_scale, make_plan
+from polymargin.radius_margin import bound_factor, read_sample
+from polymargin.solvers.base import Deadline, Stop, deferred_interrupt
 
-__all__ = ["SearchResult", "plateau", "search"]
+__all__ = ["Lines", "SearchResult", "TunedValues", "plateau", "search", "tuned_values"]
 
 _PART = 300  # examples of the coarse look
 _LOOK_TOL = 1e-2  # relative gaps: of the coarse look, of descents on the part, of the last descent
@@ -252,3 +254,77 @@ def search(
         return SearchResult(nothing, work.trace, status, plateau(sample.label, sample.n_classes))
     level = plateau(sample.label, sample.n_classes)
     return SearchResult(work.best, work.trace, status, level)
+
+
+# -- inside an estimator -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TunedValues:
+    """What an estimator takes from a search: the values, and dual variables to begin with."""
+
+    C: float
+    gamma: Any
+    alpha: np.ndarray
+    seconds: float
+    interrupted: bool
+
+
+def tuned_values(
+    X: Any,
+    y: np.ndarray,
+    kernel: Any,
+    parameters: tuple[str, ...],
+    C: float | None,
+    gamma: Any,
+    degree: float,
+    coef0: float,
+    sample_weight: Any,
+    class_weight: Any,
+    max_time: float | None,
+    cache_mb: float,
+    n_jobs: int,
+    seed: int,
+    verbose: int,
+) -> TunedValues:
+    """The search with the defaults of ``tune_radius_margin``, in at most 0.7 of the time."""
+    sample = read_sample(X, y, kernel, degree, sample_weight, class_weight, cache_mb, seed, n_jobs)
+    counted = None if sample_weight is None else sample.weight
+    plan = make_plan(sample, parameters, C, gamma, coef0, weight=counted)
+    deadline = Deadline(Stop(plan.tol, 10**9, None if max_time is None else 0.7 * max_time))
+    lines = Lines(sample, deadline) if verbose else None
+    with single_threaded_libraries(), deferred_interrupt(deadline):
+        found = search(sample, plan, deadline, lines.evaluation if lines else None)
+    best = found.best
+    return TunedValues(
+        best.setting.C, best.setting.gamma, best.alpha, deadline.seconds, deadline.interrupted
+    )
+
+
+class Lines:
+    """Progress for people."""
+
+    def __init__(self, sample: Sample, deadline: Deadline) -> None:
+        self.factor = bound_factor(sample.n_classes)
+        self.deadline = deadline
+
+    def evaluation(self, start: int, n_examples: int, found: Evaluation) -> None:
+        value = self.factor * float(np.exp(found.log_product))
+        print(
+            f"[polymargin] {self.deadline.seconds:8.2f} s  start {start}  examples {n_examples}  "
+            f"{_shown(found.setting)}  bound {value:.6g}",
+            flush=True,
+        )
+
+    def fold(self, setting: Setting, error: float) -> None:
+        print(
+            f"[polymargin] {self.deadline.seconds:8.2f} s  cross-validation  {_shown(setting)}  "
+            f"error {100.0 * error:.2f} %",
+            flush=True,
+        )
+
+
+def _shown(setting: Setting) -> str:
+    widths = np.atleast_1d(setting.gamma)
+    gamma = f"{widths[0]:.4g}" if len(widths) == 1 else f"{widths.min():.3g}..{widths.max():.3g}"
+    return f"C {setting.C:.4g}  gamma {gamma}  coef0 {setting.coef0:.4g}"

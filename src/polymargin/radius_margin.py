@@ -190,9 +190,9 @@ def radius_margin_bound(
         warn_user(
             f"radius_margin_bound ended ({record.status}) with a relative gap of "
             f"{found.certificate.relative_gap:.2e} of the machine and "
-            f"{record.sphere.relative_gap:.2e} of the sphere, above tol={tol:g}: bounds that were "
-            "computed hold, the gradient is less exact. Increase tol or max_time, or scale the "
-            "features.",
+            f"{record.sphere.relative_gap:.2e} of the sphere, above tol={tol:g}: value and "
+            "tight_value are still bounds, the others and the gradient are less exact. Increase "
+            "tol or max_time, or scale the features.",
             ConvergenceWarning,
         )
     return record
@@ -202,7 +202,7 @@ def radius_margin_bound(
 
 
 def check_C(C: Any) -> None:
-    if isinstance(C, bool) or not isinstance(C, numbers.Real) or not C > 0:
+    if isinstance(C, bool) or not isinstance(C, numbers.Real) or not float(C) > 0:
         raise ValueError(f"C must be a number > 0 (np.inf for the hard margin), got {C!r}.")
 
 

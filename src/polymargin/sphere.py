@@ -202,9 +202,7 @@ class SphereRun:
             slope = self.slopes(beta)
         return best[2], best[0], best[1], "stalled"
 
-    def grow(
-        self, members: np.ndarray, beta: np.ndarray, slope: np.ndarray
-    ) -> np.ndarray | None:
+    def grow(self, members: np.ndarray, beta: np.ndarray, slope: np.ndarray) -> np.ndarray | None:
         """The set with the points farthest outside; points long inside leave.  None: no change."""
         if self.whole:
             return None

@@ -11,10 +11,10 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from polymargin._threads import single_threaded_libraries
-from polymargin.criterion import Evaluation, Sample, Setting
+from polymargin.criterion import Sample, Setting
 from polymargin.criterion_plan import Plan, make_plan
 from polymargin.criterion_refinement import refine as refined
-from polymargin.criterion_search import SearchResult, search
+from polymargin.criterion_search import Lines, SearchResult, search
 from polymargin.estimators import MulticlassSVC
 from polymargin.exceptions import warn_user
 from polymargin.radius_margin import bound_factor, read_sample
@@ -167,19 +167,18 @@ def tune_radius_margin(
     check_number("tol", tol, above=0.0)
     if max_time is not None:
         check_number("max_time", max_time, above=0.0)
-    sample = read_sample(
-        X, y, kernel, degree, sample_weight, class_weight, cache_mb, random_state
-    )
+    sample = read_sample(X, y, kernel, degree, sample_weight, class_weight, cache_mb, random_state)
     counted = None if sample_weight is None else sample.weight
     plan = make_plan(
         sample, tuple(parameters), C, gamma, coef0, bounds, counted,
         per_feature=per_feature, n_starts=n_starts, max_evaluations=max_evaluations, tol=tol,
     )  # fmt: skip
     deadline = Deadline(Stop(tol, 10**9, max_time))
-    tell = _Lines(sample, deadline) if verbose else None
+    tell = Lines(sample, deadline) if verbose else None
     with single_threaded_libraries(), deferred_interrupt(deadline):
         found = search(sample, plan, deadline, tell.evaluation if tell else None)
-        chosen, compared = found.best.setting, []
+        chosen = found.best.setting
+        compared: list[tuple[Setting, float]] = []
         if refine and deadline.why_end() is None:
             box = {name: plan.box[name] for name in plan.parameters if name != "coef0"}
             chosen, compared = refined(
@@ -263,32 +262,3 @@ def _record(
         degree=sample.degree,
         _sample=sample,
     )
-
-
-class _Lines:
-    """Progress for people."""
-
-    def __init__(self, sample: Sample, deadline: Deadline) -> None:
-        self.factor = bound_factor(sample.n_classes)
-        self.deadline = deadline
-
-    def evaluation(self, start: int, n_examples: int, found: Evaluation) -> None:
-        value = self.factor * float(np.exp(found.log_product))
-        print(
-            f"[polymargin] {self.deadline.seconds:8.2f} s  start {start}  examples {n_examples}  "
-            f"{_shown(found.setting)}  bound {value:.6g}",
-            flush=True,
-        )
-
-    def fold(self, setting: Setting, error: float) -> None:
-        print(
-            f"[polymargin] {self.deadline.seconds:8.2f} s  cross-validation  {_shown(setting)}  "
-            f"error {100.0 * error:.2f} %",
-            flush=True,
-        )
-
-
-def _shown(setting: Setting) -> str:
-    widths = np.atleast_1d(setting.gamma)
-    gamma = f"{widths[0]:.4g}" if len(widths) == 1 else f"{widths.min():.3g}..{widths.max():.3g}"
-    return f"C {setting.C:.4g}  gamma {gamma}  coef0 {setting.coef0:.4g}"
