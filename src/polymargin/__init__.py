@@ -35,8 +35,14 @@ if TYPE_CHECKING:
     from polymargin.multi_prototype import MultiPrototypeSVC as MultiPrototypeSVC
     from polymargin.multi_prototype_cv import MultiPrototypeSVCCV as MultiPrototypeSVCCV
     from polymargin.path import regularization_path as regularization_path
+    from polymargin.radius_margin import RadiusMarginBound as RadiusMarginBound
+    from polymargin.radius_margin import radius_margin_bound as radius_margin_bound
     from polymargin.report import render_report as render_report
     from polymargin.report import write_report as write_report
+    from polymargin.sphere import EnclosingSphere as EnclosingSphere
+    from polymargin.sphere import smallest_enclosing_sphere as smallest_enclosing_sphere
+    from polymargin.tuning import RadiusMarginTuning as RadiusMarginTuning
+    from polymargin.tuning import tune_radius_margin as tune_radius_margin
 
 __version__ = "0.1.0"
 
@@ -47,6 +53,7 @@ _HOME = {
     "ConvexHullSVC": "convex_hull",
     "DataFileError": "exceptions",
     "ExportModel": "export",
+    "EnclosingSphere": "sphere",
     "IndefiniteKernelWarning": "exceptions",
     "MACHINES": "machines",
     "Machine": "machines",
@@ -69,6 +76,11 @@ _HOME = {
     "margin_bound": "bounds",
     "margin_record": "margins",
     "regularization_path": "path",
+    "RadiusMarginBound": "radius_margin",
+    "RadiusMarginTuning": "tuning",
+    "radius_margin_bound": "radius_margin",
+    "smallest_enclosing_sphere": "sphere",
+    "tune_radius_margin": "tuning",
 }
 
 __all__ = ["__version__", *sorted(_HOME)]

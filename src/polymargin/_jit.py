@@ -33,6 +33,7 @@ _COMPILED_SOURCES = (
     "solvers/body.py",
     "solvers/reassignment.py",
     "solvers/pairs.py",
+    "solvers/enclosing.py",
 )
 
 Function = TypeVar("Function", bound=Callable[..., Any])

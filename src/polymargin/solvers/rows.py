@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from polymargin.kernels import scaled
 from polymargin.problem import Problem, run_blocks
 
 __all__ = ["KernelRows"]
@@ -195,9 +196,9 @@ class _WorkingData:
             return X
         if self.shift is not None:
             X = X - self.shift
-        if self.factor != 1.0:
+        if np.any(self.factor != 1.0):
             # in float64 first: the product must not be rounded to the dtype of X
-            X = X.astype(np.float64) * self.factor
+            X = scaled(X, self.factor)
         return X.astype(self.dtype, copy=False)
 
     def norms_of(self, X: Any) -> np.ndarray | None:
