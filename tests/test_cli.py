@@ -430,6 +430,32 @@ def test_tune(home, tmp_path):
     assert [cell["gamma"] for cell in record["results"]] == [0.1, 0.1, "scale", "scale"]
 
 
+def test_tune_by_radius_margin(home, tmp_path):
+    options = ["--method", "radius-margin", "--max-time", 20]
+    result = invoke("tune", home / "iris.csv", *options, "-o", tmp_path / "m", "--json")
+    record = json.loads(result.stdout)
+    assert record["bound"] < record["plateau"]
+    model = polymargin.load(tmp_path / "m").steps[-1][1]
+    assert (model.machine, model.kernel, model.C) == ("msvm2", "rbf", record["best"]["C"])
+    evaluated = json.loads(invoke("evaluate", tmp_path / "m", home / "iris.csv", "--json").stdout)
+    assert evaluated["error"] < 0.1
+    invoke("tune", home / "iris.csv", "--method", "radius-margin", "-m", "CS", code=2)
+
+
+def test_path(home, tmp_path):
+    options = ["--points", 8, "--csv", tmp_path / "path.csv", "-o", tmp_path / "m", "--json"]
+    record = json.loads(invoke("path", home / "iris.csv", *options).stdout)
+    assert len(record["path"]["C"]) == 8
+    assert max(record["path"]["relative_gap"]) <= 1e-3
+    assert record["best"]["error"] == min(record["path"]["validation_error"])
+    assert len((tmp_path / "path.csv").read_text().splitlines()) == 9
+    assert polymargin.load(tmp_path / "m").steps[-1][1].C == record["best"]["C"]
+    text = invoke("path", home / "iris.csv", "-m", "WW", "-c", "0.1,1").stdout
+    assert len(text.splitlines()) == 5
+    invoke("path", home / "iris.csv", "-m", "MP", "-p", 2, "-c", "0.1,1")
+    invoke("path", home / "iris.csv", "-m", "HULL", code=2)
+
+
 # -- export, report, demo ----------------------------------------------------------------------
 
 

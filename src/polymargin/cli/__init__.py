@@ -6,6 +6,7 @@ import click
 
 from polymargin import __version__
 from polymargin.cli.common import Tool
+from polymargin.cli.paths import path
 from polymargin.cli.searching import cv, tune
 from polymargin.cli.sharing import completion, demo, export, report
 from polymargin.cli.training import train
@@ -32,6 +33,7 @@ for _command in (
     evaluate,
     cv,
     tune,
+    path,
     export,
     report,
     info,

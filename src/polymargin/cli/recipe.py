@@ -170,12 +170,12 @@ def _one(value: Any) -> Any:
 # -- options -----------------------------------------------------------------------------------
 
 
-def recipe_options(lists: bool = False) -> Callable[[Command], Command]:
+def recipe_options(lists: bool = False, machine: str = "MP") -> Callable[[Command], Command]:
     """Options of the machine; with ``lists`` C, gamma and prototypes take several values."""
     many = "  Several values: commas between." if lists else ""
     options = [
         click.option("-m", "--machine", type=click.Choice(list(MACHINES), case_sensitive=False),
-                     default="MP", show_default=True, help="MP: multi-prototype; CS, WW, LLW, "
+                     default=machine, show_default=True, help="MP: multi-prototype; CS, WW, LLW, "
                      "MSVM2 (MSVMpack's names) and others: one prototype per class; HULL: convex "
                      "hulls."),
         click.option("-p", "--prototypes", type=Number(whole=True, many=lists),

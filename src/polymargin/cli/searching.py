@@ -135,17 +135,43 @@ def folds_text(record: dict[str, Any]) -> str:
               "trained on all rows.")  # fmt: skip
 @click.option("-v", "--folds", type=click.IntRange(2), help="Folds of cross-validation.  Default: "
               "one validation part, a quarter of the rows.")  # fmt: skip
+@click.option("--method", type=click.Choice(["grid", "radius-margin"]), default="grid",
+              show_default=True, help="radius-margin: descend a bound on the leave-one-out errors "
+              "of M-SVM² over C and gamma.")  # fmt: skip
+@click.option("--refine", type=click.IntRange(0), default=0, show_default=True,
+              help="radius-margin: compare so many settings around its minimum by cross-validation.")  # fmt: skip
 @recipe_options(lists=True)
 @data_options
 @output_options
-def tune(data: str, output: str | None, folds: int | None, as_json: bool, **options: Any) -> None:
+@click.pass_context
+def tune(
+    ctx: click.Context,
+    /,
+    data: str,
+    output: str | None,
+    folds: int | None,
+    method: str,
+    refine: int,
+    as_json: bool,
+    **options: Any,
+) -> None:
     """Try all combinations of C, gamma and numbers of prototypes on DATA.
 
     Lists are given with commas: -c 0.1,1,10 -p 1,3,5,10.  Without -p the multi-prototype machine
     tries 1, 3, 5, 10 and 20 prototypes per class.
+
+    --method radius-margin needs no validation part; it tunes -m MSVM2 (implied) with -k rbf (unless
+    another kernel is named).
     """
     from polymargin.cli.training import check_classes
 
+    if method == "radius-margin":
+        from polymargin.cli.paths import tune_by_radius_margin
+
+        tune_by_radius_margin(ctx, data, output, folds, refine, as_json, options)
+        return
+    if refine:
+        raise click.UsageError("--refine is for --method radius-margin.")
     if options["prototypes"] is None and options["machine"].upper() == "MP":
         options["prototypes"] = [1, 3, 5, 10, 20]
     recipe = take_recipe(options)
