@@ -98,12 +98,18 @@ def test_help_is_quick_and_light():
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stderr.strip() == "[]"
     assert "train" in found.stdout
+    resource = pytest.importorskip("resource")  # others' work on the machine must not count
+
+    def spent():
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return used.ru_utime + used.ru_stime
+
     seconds = []
     for _ in range(5):
-        started = time.perf_counter()
+        started = spent()
         assert spawn("--help").returncode == 0
-        seconds.append(time.perf_counter() - started)
-    assert min(seconds) < 0.4, "0.2 s on an idle machine; twice that on a busy one"
+        seconds.append(spent() - started)
+    assert min(seconds) < 0.2
 
 
 @pytest.mark.parametrize("command", sorted(main.commands))
@@ -449,7 +455,7 @@ def test_path(home, tmp_path):
     assert max(record["path"]["relative_gap"]) <= 1e-3
     assert record["best"]["error"] == min(record["path"]["validation_error"])
     assert len((tmp_path / "path.csv").read_text().splitlines()) == 9
-    assert polymargin.load(tmp_path / "m").steps[-1][1].C == record["best"]["C"]
+    assert record["best"]["C"] == polymargin.load(tmp_path / "m").steps[-1][1].C
     text = invoke("path", home / "iris.csv", "-m", "WW", "-c", "0.1,1").stdout
     assert len(text.splitlines()) == 5
     invoke("path", home / "iris.csv", "-m", "MP", "-p", 2, "-c", "0.1,1")

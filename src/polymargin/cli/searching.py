@@ -139,7 +139,8 @@ def folds_text(record: dict[str, Any]) -> str:
               show_default=True, help="radius-margin: descend a bound on the leave-one-out errors "
               "of M-SVM² over C and gamma.")  # fmt: skip
 @click.option("--refine", type=click.IntRange(0), default=0, show_default=True,
-              help="radius-margin: compare so many settings around its minimum by cross-validation.")  # fmt: skip
+              help="radius-margin: compare so many settings around its minimum by "
+              "cross-validation.")  # fmt: skip
 @recipe_options(lists=True)
 @data_options
 @output_options
