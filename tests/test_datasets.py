@@ -340,6 +340,11 @@ def test_columns_by_place(tmp_path):
         read_data(path, wanted=Wanted(5), need_label=False)
 
 
+def test_a_single_feature(tmp_path):
+    path = write(tmp_path, "x\n1\n2\n")
+    np.testing.assert_array_equal(read_data(path, wanted=Wanted(1), need_label=False).X, [[1], [2]])
+
+
 def test_labels_among(tmp_path):
     data = read_data(write(tmp_path, "a,l\n1,2\n2,1\n3,2\n"))
     assert data.labels_among(np.array([1, 2])).tolist() == [1, 0, 1]

@@ -56,10 +56,11 @@ def read_delimited(
     """Read a table; see ``read_data``."""
     head = source.peek().removeprefix(b"\xef\xbb\xbf")
     lines = _first_lines(head, len(source.peek()) >= 1 << 16)
-    delimiter = delimiter or _guess_delimiter(source, lines)
+    may_be_single = wanted is not None and wanted.n_features == 1 and not need_label
+    delimiter = delimiter or _guess_delimiter(source, lines, may_be_single)
     rows = [split_line(line, delimiter) for _, line in lines]
     n_columns = len(rows[0])
-    if n_columns < 2 and (wanted is None or wanted.n_features != 1 or need_label):
+    if n_columns < 2 and not may_be_single:
         raise source.error(
             f"has a single column where the {_NAMES.get(delimiter, repr(delimiter))} divides; "
             "give the right --delimiter, or a file with features and labels"
@@ -102,7 +103,7 @@ def _reader(line: str, delimiter: str, quote: str = '"') -> Any:
     return csv.reader([line], delimiter=delimiter, quotechar=quote, skipinitialspace=True)
 
 
-def _guess_delimiter(source: Source, lines: list[tuple[int, str]]) -> str:
+def _guess_delimiter(source: Source, lines: list[tuple[int, str]], may_be_single: bool) -> str:
     """The one that divides the first lines into the same number of fields, at least two."""
     scores = {}
     for delimiter in (",", "\t", ";", "|", " "):
@@ -113,6 +114,8 @@ def _guess_delimiter(source: Source, lines: list[tuple[int, str]]) -> str:
             # beside another delimiter
             is_steady = counts.count(usual) / len(counts) >= 0.8
             scores[delimiter] = (is_steady, delimiter != " ", usual)
+    if not scores and may_be_single:
+        return ","
     if not scores:
         raise source.error(
             "has a single column: no comma, semicolon, tab, bar or blank divides its lines; give "
