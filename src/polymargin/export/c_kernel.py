@@ -13,8 +13,8 @@ from polymargin.export.record import ExportModel
 
 __all__ = ["plan_kernel"]
 
-_COEFFICIENT_LEVELS = 32767
 _LARGEST_POWER = 16
+_ZERO_FROM = 110.0  # expf(-t) is zero in float32 beyond
 
 
 def plan_kernel(record: ExportModel, name: str, dtype: str) -> CPlan:
@@ -150,7 +150,9 @@ def _kernel(record: ExportModel, name: str) -> list[str]:
     """``name_kernel``: the kernel value of a distance or inner product t - lost."""
     base = f"const float base = (t + {c_float(record.coef0)}) - lost;"
     if record.kernel == "rbf":
-        return [_kernel_function(name, ["return expf(-t) * (1.0f + lost);"])]
+        # also right where squares overflowed: far away is far away
+        value = f"return t < {_ZERO_FROM:.1f}f ? expf(-t) * (1.0f + lost) : 0.0f;"
+        return [_kernel_function(name, [value])]
     if record.kernel == "sigmoid":
         return [_tanh_function(name), _kernel_function(name, [base, f"return {name}_tanh(base);"])]
     if not _is_small_power(record):
