@@ -119,6 +119,15 @@ def test_what_is_no_number_has_no_class(name, dtype, tmp_path):
     assert 0 <= number[4] < 4
 
 
+def test_far_away_kernels_are_zero(tmp_path):
+    model = MulticlassSVC("ww", kernel="rbf").fit(X, Y)  # with an intercept that decides
+    rows = np.array([[3e38] * 5, [-1e25] * 5, [1e4] * 5])
+    for dtype in ("float32", "int16", "int8"):
+        number, scores = run_c(model, rows, tmp_path, dtype)
+        np.testing.assert_allclose(scores, np.tile(model.intercept_, (3, 1)), atol=1e-6)
+        assert number.tolist() == [model.intercept_.argmax()] * 3
+
+
 @pytest.mark.parametrize(
     ("name", "dtype"),
     [("linear", "int16"), ("prototypes", "float32"), ("prototypes", "int8"), ("poly", "float32")],

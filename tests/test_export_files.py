@@ -50,9 +50,9 @@ def test_refusals(model, tmp_path):
         export_model(model, tmp_path / "model.txt")
     with pytest.raises(ValueError, match="to must be"):
         export_model(model, tmp_path / "model.txt", to="pmml")
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError, match=r"folder does not exist.*nowhere"):
         export_model(model, tmp_path / "nowhere" / "model.json")
-    with pytest.raises(IsADirectoryError):
+    with pytest.raises(IsADirectoryError, match="name a file"):
         export_model(model, tmp_path, to="json")
     with pytest.raises(ValueError, match="name"):
         export_model(model, tmp_path / "model.h", name="1")
@@ -68,10 +68,19 @@ def test_a_failed_write_leaves_the_old_file(model, tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(files.os, "fsync", full)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(OSError, match=r"No space.*/model\.json'"):
         export_model(model, path)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="symbolic links")
+def test_a_link_stays_a_link(model, tmp_path):
+    (tmp_path / "there").mkdir()
+    link = tmp_path / "model.json"
+    link.symlink_to(tmp_path / "there" / "real.json")
+    assert export_model(model, link).bytes == (tmp_path / "there" / "real.json").stat().st_size
+    assert link.is_symlink()
 
 
 @pytest.mark.skipif(os.name != "posix", reason="permission bits")

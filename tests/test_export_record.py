@@ -150,7 +150,19 @@ def test_certificate_travels():
     assert ExportModel.from_estimator(MulticlassSVC(own).fit(X, Y)).metadata["machine"] == "mine"
 
 
+def test_no_support_vectors():
+    model = MulticlassSVC(kernel="rbf").fit(X, Y)
+    model.support_vectors_, model.dual_coef_ = np.empty((0, 5)), np.empty((0, 4))
+    record = ExportModel.from_estimator(model)
+    assert record.vectors.shape == (1, 5)
+    assert not record.scores(X).any()
+
+
 def test_refusals():
+    broken = MulticlassSVC().fit(X, Y)
+    broken.coef_ = broken.coef_ * np.nan
+    with pytest.raises(ValueError, match="finite"):
+        ExportModel.from_estimator(broken)
     with pytest.raises(ValueError, match="precomputed"):
         ExportModel.from_estimator(MulticlassSVC(kernel="precomputed").fit(X @ X.T, Y))
     with pytest.raises(ValueError, match="callable"):

@@ -13,8 +13,8 @@ from polymargin.export.record import ExportModel
 
 __all__ = ["plan_kernel"]
 
-_COEFFICIENT_LEVELS = 32767
 _LARGEST_POWER = 16
+_ZERO_FROM = 110.0  # expf(-t) is zero in float32 beyond
 
 
 def plan_kernel(record: ExportModel, name: str, dtype: str) -> CPlan:
@@ -32,19 +32,19 @@ def plan_kernel(record: ExportModel, name: str, dtype: str) -> CPlan:
     if dtype == "float32":
         if space.difference_scale is not None and record.scaling is not None:
             scale = float32_of(space.difference_scale, "scale")
-            plan.tables.append(CArray("scale", scale, "of the differences of features"))
-        plan.tables.append(CArray("vectors", float32_of(V, "vectors"), "support vectors"))
+            plan.tables.append(CArray("scale", scale, "Of the differences of features."))
+        plan.tables.append(CArray("vectors", float32_of(V, "vectors"), "Support vectors."))
     else:
         q, step = quantise_columns(V, dtype)
         plan.tables += [
-            CArray("vectors", q, "support vectors in steps"),
-            CArray("vector_steps", float32_of(step, "vectors"), "the step of each feature"),
+            CArray("vectors", q, "Support vectors, in steps."),
+            CArray("vector_steps", float32_of(step, "vectors"), "The step of each feature."),
         ]
         tau, remarks = corrected_coefficients(record, V, q * step, tau)
         plan.remarks += remarks
     plan.tables += _coefficient_tables(tau, dtype)
     b = float32_of(record.intercepts, "intercepts")
-    plan.tables.append(CArray("intercepts", b, "one per prototype"))
+    plan.tables.append(CArray("intercepts", b, "One per prototype."))
     plan.functions = [_measure_function(record, space, name, dtype), *_kernel(record, name)]
     plan.needs = _needs(record)
     _add_statements(plan, record, space, name, dtype)
@@ -150,7 +150,9 @@ def _kernel(record: ExportModel, name: str) -> list[str]:
     """``name_kernel``: the kernel value of a distance or inner product t - lost."""
     base = f"const float base = (t + {c_float(record.coef0)}) - lost;"
     if record.kernel == "rbf":
-        return [_kernel_function(name, ["return expf(-t) * (1.0f + lost);"])]
+        # also right where squares overflowed: far away is far away
+        value = f"return t < {_ZERO_FROM:.1f}f ? expf(-t) * (1.0f + lost) : 0.0f;"
+        return [_kernel_function(name, [value])]
     if record.kernel == "sigmoid":
         return [_tanh_function(name), _kernel_function(name, [base, f"return {name}_tanh(base);"])]
     if not _is_small_power(record):
@@ -194,19 +196,19 @@ def _coefficient_tables(tau: np.ndarray, dtype: str) -> list[CArray]:
     else:
         values, step = quantise_columns(tau, "int16")
         steps = float32_of(step, "coefficients")
-        tables.append(CArray("coefficient_steps", steps, "the step of each prototype"))
+        tables.append(CArray("coefficient_steps", steps, "The step of each prototype."))
     where = values != 0
     counts = where.sum(axis=1)
     count = counts.astype(_index_type(int(counts.max(initial=0))))
     numbers: np.ndarray = np.nonzero(where)[1].astype(_index_type(values.shape[1]))
     sparse = int(where.sum()) * (values.itemsize + numbers.itemsize) + count.nbytes
     if not len(numbers) or sparse >= values.nbytes:
-        about = "coefficients: a row per support vector, a column per prototype"
+        about = "Coefficients: a row per support vector, a column per prototype."
         return [CArray("coefficients", values, about), *tables]
     return [
-        CArray("counts", count, "how many coefficients each support vector has"),
-        CArray("numbers", numbers, "their prototypes"),
-        CArray("coefficients", values[where], "the coefficients"),
+        CArray("counts", count, "How many coefficients each support vector has,"),
+        CArray("numbers", numbers, "their prototypes,"),
+        CArray("coefficients", values[where], "and the coefficients."),
         *tables,
     ]
 

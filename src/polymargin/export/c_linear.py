@@ -53,8 +53,8 @@ def plan_float(record: ExportModel, name: str) -> CPlan:
         )
     plan.tables += entry.arrays()
     plan.tables += [
-        CArray("weights", float32_of(W, "weights"), "one row per prototype"),
-        CArray("intercepts", float32_of(b, "intercepts"), "one per prototype"),
+        CArray("weights", float32_of(W, "weights"), "One row per prototype."),
+        CArray("intercepts", float32_of(b, "intercepts"), "One per prototype."),
     ]
     d = record.n_features
     source = "x"
@@ -63,22 +63,28 @@ def plan_float(record: ExportModel, name: str) -> CPlan:
         plan.locals.append(f"float z[{d}];")
         plan.stack_bytes = 4 * d
     plan.prepare = _finite_loop(d, entry, name)
-    plan.functions.append(
-        f"/* Score of prototype r. */\n"
-        f"static inline float {name}_prototype(const float *z, int r)\n"
-        f"{{\n"
-        f"    float even = 0.0f, odd = 0.0f;\n"
-        f"    int j;\n"
-        f"    for (j = 0; j + 1 < {d}; j += 2) {{\n"
-        f"        even += {name}_weights[r][j] * z[j];\n"
-        f"        odd += {name}_weights[r][j + 1] * z[j + 1];\n"
-        f"    }}\n"
-        + (f"    even += {name}_weights[r][{d - 1}] * z[{d - 1}];\n" if d % 2 else "")
-        + f"    return (even + odd) + {name}_intercepts[r];\n"
-        f"}}\n"
-    )
+    plan.functions.append(_product_function(name, d))
     plan.score = f"{name}_prototype({source}, r)"
     return plan
+
+
+def _product_function(name: str, d: int) -> str:
+    """An inner product in four sums, which do not wait for each other."""
+    sums = [f"s{k}" for k in range(4)]
+    whole = d - d % 4
+    lines = [
+        "float " + ", ".join(f"{one} = 0.0f" for one in sums) + ";",
+        f"const float *w = {name}_weights[r];",
+    ]
+    if whole:
+        lines += ["int j;", f"for (j = 0; j < {whole}; j += 4) {{"]
+        lines += [f"    {one} += w[j + {k}] * z[j + {k}];" for k, one in enumerate(sums)]
+        lines += ["}"]
+    lines += [f"{sums[j % 4]} += w[{j}] * z[{j}];" for j in range(whole, d)]
+    lines += [f"return ((s0 + s1) + (s2 + s3)) + {name}_intercepts[r];"]
+    body = "".join(f"    {line}\n" for line in lines)
+    head = f"static inline float {name}_prototype(const float *z, int r)"
+    return f"/* Score of prototype r. */\n{head}\n{{\n{body}}}\n"
 
 
 def _finite_loop(d: int, entry: Entry, name: str) -> list[str]:
@@ -110,9 +116,13 @@ def plan_integer(record: ExportModel, name: str, dtype: str) -> CPlan:
     plan = CPlan()
     plan.tables = [
         *entry.arrays(),
-        CArray("weights", q.astype(dtype), "one row per prototype"),
-        CArray("steps", float32_of(step, "weights"), "weight of prototype r = step * integer"),
-        CArray("intercepts", float32_of(b, "intercepts"), "one per prototype"),
+        CArray("weights", q.astype(dtype), "One row per prototype."),
+        CArray(
+            "steps",
+            float32_of(step, "weights"),
+            "A weight of prototype r is steps[r] times its integer.",
+        ),
+        CArray("intercepts", float32_of(b, "intercepts"), "One per prototype."),
     ]
     bound = heaviest * inputs
     limit = "2147483647" if sum_type == "int32_t" else "2^63 - 1"

@@ -31,11 +31,11 @@ class Entry:
     def arrays(self) -> list[CArray]:
         found = []
         for name, about in (
-            ("shift", "subtracted from the features at entry"),
-            ("scale", "then multiplied with them"),
-            ("low", "then the least value"),
-            ("high", "and the largest value they may have"),
-            ("origin", "then subtracted"),
+            ("shift", "Subtracted from the features at entry."),
+            ("scale", "Then multiplied with them."),
+            ("low", "Then the least value they may have,"),
+            ("high", "and the largest one."),
+            ("origin", "Then subtracted."),
         ):
             values = getattr(self, name)
             if isinstance(values, np.ndarray):

@@ -103,9 +103,16 @@ class CArray:
         if values.ndim == 1:
             body = _lines(_words(values))
         else:
-            body = ",\n".join("    {\n" + _lines(_words(row), 8) + "\n    }" for row in values)
+            body = ",\n".join(_row(row) for row in values)
         head = f"static const {_TYPES[values.dtype.name]} {prefix}_{self.field}{size}"
         return f"/* {self.about} */\n{head} = {{\n{body}\n}};\n"
+
+
+def _row(values: np.ndarray) -> str:
+    text = ", ".join(_words(values)) if len(values) <= _LINE // 4 else ""
+    if text and len(text) <= _LINE - 8:
+        return f"    {{ {text} }}"
+    return "    {\n" + _lines(_words(values), 8) + "\n    }"
 
 
 def _words(values: np.ndarray) -> list[str]:

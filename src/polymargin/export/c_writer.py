@@ -80,7 +80,7 @@ def _plan(record: ExportModel, dtype: str, name: str) -> CPlan:
     if _has_several(record):
         first = record.first_prototypes()
         dtype_of = np.uint8 if first[-1] < 256 else np.uint16 if first[-1] < 65536 else np.uint32
-        about = "the prototypes of class c are first[c] to first[c + 1] - 1"
+        about = "The prototypes of class c are first[c] to first[c + 1] - 1."
         plan.tables.append(CArray("first", first.astype(dtype_of), about))
     return plan
 
@@ -120,8 +120,9 @@ def _top_comment(record: ExportModel, plan: CPlan, dtype: str, name: str) -> str
     d, Q = record.n_features, record.n_classes
     version = record.metadata.get("version", "")
     libraries = ", ".join(plan.needs)
+    kind = "" if record.kind == "kernel" else f"{record.kind}, "
     paragraphs = [
-        f"{name}: {record.estimator} ({record.kind}, {record.kernel} kernel) with {d} features "
+        f"{name}: {record.estimator} ({kind}{record.kernel} kernel) with {d} features "
         f"and {Q} classes, weights of type {dtype}; written by polymargin {version}.",
         f"Size: {plan.n_bytes} bytes of tables, {plan.stack_bytes} bytes of arrays on the stack. "
         + (f"Library functions: {libraries}." if plan.needs else "No library functions."),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib
 import os
 import tempfile
@@ -26,7 +27,19 @@ def write_whole(path: str | os.PathLike[str], content: bytes) -> int:
     int
         Bytes written.
     """
-    target = Path(path)
+    target = Path(os.path.realpath(path))  # a link stays a link
+    if target.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "path is a folder; name a file in it", str(path))
+    if not target.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "the folder does not exist", str(target.parent))
+    try:
+        _replace(target, content)
+    except OSError as error:  # the temporary name means nothing to the user
+        raise type(error)(error.errno, error.strerror, str(path)) from error
+    return len(content)
+
+
+def _replace(target: Path, content: bytes) -> None:
     number, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     try:
         with os.fdopen(number, "wb") as file:
@@ -39,7 +52,6 @@ def write_whole(path: str | os.PathLike[str], content: bytes) -> int:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
-    return len(content)
 
 
 def _usual_mode(target: Path) -> int:

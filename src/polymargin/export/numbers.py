@@ -42,17 +42,15 @@ def weights_at(record: ExportModel, origin: np.ndarray) -> tuple[np.ndarray, np.
 
 
 def raw_statistics(record: ExportModel) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and spread of the raw features, as far as the record knows them.
+    """Mean and spread of the raw features, as far as support vectors and scaler tell them.
 
-    A standardised feature is unknown only up to what the scaler says; without a scaler and
-    without support vectors 0 and 1 are all there is.
+    Without support vectors scaled features count as standardised.
     """
     d = record.n_features
     mean = np.zeros(d) if record.mean is None else record.mean
     spread = np.ones(d) if record.spread is None else record.spread
     # a feature that is constant among the support vectors may still vary elsewhere
-    largest = float(spread.max(initial=0.0)) or 1.0
-    spread = np.maximum(spread, 1e-3 * largest)
+    spread = np.where(spread > 0.0, spread, 1e-3 * np.abs(mean))
     if record.scaling is None:
         return mean, spread
     return record.scaling.shift + mean / record.scaling.scale, spread / record.scaling.scale

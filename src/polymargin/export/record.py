@@ -112,6 +112,7 @@ class ExportModel:
         scaling = compose_scalers(steps)
         kind, label = _kind(estimator), labels_of(estimator.classes_)
         vectors, coefficients, intercepts = _coefficients(estimator)
+        _check_numbers(vectors, coefficients, intercepts)
         mean, spread = _statistics(getattr(estimator, "support_vectors_", None))
         center = getattr(estimator, "center_", None)
         prototype_class = getattr(estimator, "_prototype_class", np.arange(len(label[1])))
@@ -258,7 +259,18 @@ def _coefficients(
     tau = np.asarray(estimator.dual_coef_, dtype=np.float64)
     if two:
         tau, intercepts = tau[:, 1:] - tau[:, :1], intercepts[1:] - intercepts[:1]
-    return _dense(estimator.support_vectors_), tau, intercepts
+    vectors = _dense(estimator.support_vectors_)
+    if not len(vectors):  # formats know no empty tables: one vector that counts for nothing
+        vectors, tau = np.zeros((1, vectors.shape[1])), np.zeros((1, tau.shape[1]))
+    return vectors, tau, intercepts
+
+
+def _check_numbers(*arrays: np.ndarray | None) -> None:
+    if not all(values is None or np.isfinite(values).all() for values in arrays):
+        raise ValueError(
+            "model: its coefficients are not all finite numbers, so there is nothing to export; "
+            "look at status_ and train again."
+        )
 
 
 def _dense(vectors: Any) -> np.ndarray:
