@@ -172,6 +172,13 @@ def test_wide_data_use_the_iterative_directions():
     np.testing.assert_allclose(np.abs(found @ expected.T), np.eye(2), atol=1e-6)
 
 
+def test_of_very_many_examples_some_are_drawn():
+    X, y = make_overlapping(n=6000, d=3)
+    model = MulticlassSVC(max_iter=1000).fit(X, y)
+    found = DecisionRegionDisplay.record(model, X, y, resolution=5)
+    assert len(found.points) == len(found.own) == 5000
+
+
 def test_cells_of_prototypes(digits):
     X, y = digits
     model = MultiPrototypeSVC(3, C=0.3, random_state=0).fit(X, y)

@@ -265,6 +265,31 @@ def test_unfinished_and_unproven_models():
     assert "hard margin" in read(render_report(hard, X, y)).words
 
 
+def test_no_time_for_a_certificate():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(3000, 5)), rng.integers(3, size=3000)
+    for model in (
+        MulticlassSVC(kernel="rbf", max_time=1e-3),
+        MultiPrototypeSVC(2, kernel="rbf", max_time=1e-3, random_state=0),
+        ConvexHullSVC(eta=0.01, max_time=1e-3),
+    ):
+        page = render_report(quiet(model, X, y), X[:50], y[:50])
+        found = read(page)
+        assert "time limit" in found.words
+        assert "inf" not in found.words.split()
+        labels = [a["aria-label"] for tag, a in found.tags if tag == "svg"]
+        assert not any("inf" in label.split() or "nan" in label for label in labels)
+
+
+def test_one_example_and_calibration(digits, digit_model):
+    from sklearn.calibration import CalibratedClassifierCV
+
+    X, y, X_test, y_test = digits
+    assert "of 1 " in read(render_report(digit_model, X_test[:1], y_test[:1])).words
+    model = CalibratedClassifierCV(MulticlassSVC(C=0.1), cv=2).fit(X[:200], y[:200])
+    assert "no certificate" in read(render_report(model, X_test, y_test)).words
+
+
 def test_search_shows_its_curve(digits):
     X, y, X_test, y_test = digits
     search = MultiPrototypeSVCCV(n_prototypes=(1, 3), Cs=(0.1,), cv=2, random_state=0).fit(X, y)
@@ -390,6 +415,15 @@ def _umask():
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def test_folders_that_cannot_be_written(tmp_path, digits, digit_model, monkeypatch):
+    def refused(**options):
+        raise PermissionError(13, "Permission denied", "somewhere")
+
+    monkeypatch.setattr("polymargin.report.tempfile.mkstemp", refused)
+    with pytest.raises(PermissionError, match="path: cannot write into the folder of"):
+        write_report(digit_model, *digits[2:], tmp_path / "report.html")
 
 
 def test_paths_that_cannot_be(tmp_path, digits, digit_model):

@@ -358,7 +358,12 @@ def _write_whole(target: Path, text: str) -> None:
         mask = os.umask(0)
         os.umask(mask)
         mode = 0o666 & ~mask
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
+    try:
+        handle, name = tempfile.mkstemp(prefix=".report.", suffix=".tmp", dir=target.parent)
+    except OSError as error:
+        raise type(error)(
+            error.errno, f"path: cannot write into the folder of {target} ({error.strerror})"
+        ) from error
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
             file.write(text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sklearn.utils import _safe_indexing
 
 from polymargin.inspection import check_rows, dissect, encode_labels, input_names, margin_target
 from polymargin.plots.planes import Plane, find_plane
@@ -12,6 +13,7 @@ from polymargin.plots.style import BLACK, axes_of, class_colours, class_markers,
 
 __all__ = ["DecisionRegionDisplay"]
 
+_MOST_EXAMPLES = 5000
 _MOST_POINTS = 1500
 _MOST_SUPPORT = 120
 _MOST_BORDERS = 60
@@ -114,7 +116,8 @@ class DecisionRegionDisplay:
         ----------
         estimator : fitted classifier, Pipeline or search
         X : array-like, data frame or CSR matrix of shape (n_samples, n_features)
-            Examples to draw; they also say where the plane lies.
+            Examples to draw; they also say where the plane lies.  Of more than 5000 only so many
+            are used, evenly spaced.
         y : array-like of shape (n_samples,) or None
         features : pair of names or numbers or None
             Draw these two features and hold the others at their median (sparse: at 0).
@@ -144,7 +147,7 @@ class DecisionRegionDisplay:
     ) -> DecisionRegionDisplay:
         """The figures alone, nothing drawn."""
         parts = dissect(estimator)
-        X = check_rows(X, y)
+        X, y = _some(check_rows(X, y), y)
         if isinstance(resolution, bool) or not isinstance(resolution, int) or resolution < 2:
             raise ValueError(f"resolution must be an integer >= 2, got {resolution!r}.")
         labels = parts.last.classes_
@@ -338,6 +341,14 @@ class DecisionRegionDisplay:
                 path_effects=[withStroke(linewidth=3, foreground="white", alpha=0.85)],
                 zorder=5,
             )
+
+
+def _some(X: Any, y: Any) -> tuple[Any, Any]:
+    """At most some thousand examples, evenly spaced: more are neither seen nor quick."""
+    if X.shape[0] <= _MOST_EXAMPLES:
+        return X, y
+    which = np.linspace(0, X.shape[0] - 1, _MOST_EXAMPLES).astype(np.intp)
+    return _safe_indexing(X, which), None if y is None else np.asarray(y)[which]
 
 
 def _grid(points: np.ndarray, resolution: int) -> tuple[np.ndarray, np.ndarray]:

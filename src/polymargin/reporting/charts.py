@@ -32,6 +32,11 @@ def bytes_text(size: float) -> str:
     return f"{size / 1000:.3g} kB" if size < 1e6 else f"{size / 1e6:.3g} MB"
 
 
+def known(value: float) -> str:
+    """A number, or the word for none."""
+    return f"{value:.6g}" if np.isfinite(value) else "unknown"
+
+
 def history_charts(record: HistoryDisplay) -> list[Chart]:
     """Objective or energy, gap and temperature against time."""
     when = record.seconds
@@ -42,8 +47,8 @@ def history_charts(record: HistoryDisplay) -> list[Chart]:
     if record.energy is None:
         words = (
             f"Line chart: from the first to the last of {len(when)} checks the value of the model "
-            f"and its lower bound approach each other, ending at {record.primal[-1]:.6g} and "
-            f"{record.dual[-1]:.6g}."
+            f"and its lower bound approach each other, ending at {known(record.primal[-1])} and "
+            f"{known(record.dual[-1])}."
         )
         lines = [Line(when, record.primal, "blue"), Line(when, record.dual, "orange")]
         charts.append(
@@ -55,11 +60,13 @@ def history_charts(record: HistoryDisplay) -> list[Chart]:
             )
         )
     else:
-        words = f"Line chart: the energy over {len(when)} steps, ending at {record.energy[-1]:.6g}."
+        words = (
+            f"Line chart: the energy over {len(when)} steps, ending at {known(record.energy[-1])}."
+        )
         lines = [Line(when, record.energy, "blue")]
         charts.append(Chart("Energy", line_chart(lines, "seconds", words, y_range=limits)))
     rules = [] if record.tol is None else [Rule(record.tol, f"tol = {record.tol:g}")]
-    words = f"Line chart: the relative duality gap, ending at {record.gap[-1]:.2e}."
+    words = f"Line chart: the relative duality gap, ending at {known(record.gap[-1])}."
     lines = [Line(when, record.gap, "green")]
     charts.append(
         Chart("Relative duality gap", line_chart(lines, "seconds", words, log=True, rules=rules))
