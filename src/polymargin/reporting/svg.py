@@ -18,6 +18,7 @@ __all__ = ["Line", "Rule", "bar_chart", "line_chart", "nice_ticks", "number"]
 _WIDTH, _HEIGHT = 360, 210
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 12, 40
 _MOST_POINTS = 300
+_FAR = 9999.0
 
 
 class Line(NamedTuple):
@@ -184,8 +185,16 @@ def line_chart(
                     f'<path class="error" d="M{x(at):.1f} {y(height - half):.1f}'
                     f'V{y(height + half):.1f}"/>'
                 )
+    # a picture in the picture cuts off what lies beyond the limits
+    box = f"{_LEFT - 4} {_TOP - 6} {_WIDTH - _RIGHT - _LEFT + 8} {_HEIGHT - _BOTTOM - _TOP + 9}"
+    left, top, width, height = box.split()
+    parts.append(
+        f'<svg x="{left}" y="{top}" width="{width}" height="{height}" viewBox="{box}" '
+        'aria-hidden="true">'
+    )
     for line in lines:
         parts.extend(_drawn(line, x, y))
+    parts.append("</svg>")
     return _whole(parts, words)
 
 
@@ -214,17 +223,14 @@ def _thinned(line: Line, log: bool) -> Line:
 def _drawn(line: Line, x: _Scale, y: _Scale) -> list[str]:
     if not len(line.x):
         return []
-    # values beyond the limits leave the picture, but not the page
-    low, high = _TOP - 6.0, _HEIGHT - _BOTTOM + 6.0
     places = [
-        (x(float(a)), min(max(y(float(b)), low), high)) for a, b in zip(line.x, line.y, strict=True)
+        (x(float(a)), min(max(y(float(b)), -_FAR), _FAR))
+        for a, b in zip(line.x, line.y, strict=True)
     ]
     path = "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in places)
     parts = [f'<path class="line {line.style}" d="{path}"/>']
     if line.marks:
-        dots = "".join(
-            f"M{a:.1f} {b:.1f}h0" for a, b in places if low < b < high or len(places) == 1
-        )
+        dots = "".join(f"M{a:.1f} {b:.1f}h0" for a, b in places)
         parts.append(f'<path class="dots {line.style}" d="{dots}"/>')
     return parts
 
