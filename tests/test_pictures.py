@@ -505,8 +505,11 @@ def test_labels_are_compared_by_kind():
 
 def test_many_classes_keep_apart():
     for count in (2, 8, 26, 100):
-        colours, markers = class_colours(count), class_markers(count)
+        colours = class_colours(count)
+        markers = class_markers([f"class {k}" for k in range(count)])
         assert len(set(zip(colours, markers, strict=True))) == count
+    assert class_markers(range(10))[3] == r"$\mathdefault{3}$"
+    assert class_markers("ab") == ["o", "s"]
     assert ticks_of(1000, 30) == list(range(0, 1000, 50))
     assert ticks_of(5, 30) == [0, 1, 2, 3, 4]
     assert short("a" * 50).endswith("…")

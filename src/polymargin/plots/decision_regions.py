@@ -275,16 +275,17 @@ class DecisionRegionDisplay:
         step = max(1, -(-len(self.points) // _MOST_POINTS))
         points, own = self.points[::step], self.own[::step]
         size = 22 if len(points) <= 300 else 12
-        markers = class_markers(len(self.labels))
+        markers = class_markers(self.labels)
+        are_letters = markers[0].startswith("$")
         for k in np.unique(own):
             mine = points[own == k]
             colour = colours[k] if k >= 0 else "#777777"
             ax.scatter(
                 *mine.T,
-                s=size,
-                color=colour,
+                s=1.6 * size if are_letters else size,
+                color=_darker(colour) if are_letters else colour,
                 marker=markers[k] if k >= 0 else ".",
-                edgecolors="white",
+                edgecolors="none" if are_letters else "white",
                 linewidths=0.4,
                 label=short(self.labels[k]) if k >= 0 else "no known label",
             )
@@ -341,6 +342,13 @@ class DecisionRegionDisplay:
                 path_effects=[withStroke(linewidth=3, foreground="white", alpha=0.85)],
                 zorder=5,
             )
+
+
+def _darker(colour: Any) -> tuple[float, ...]:
+    """A colour in which a letter can be read on white."""
+    from matplotlib.colors import to_rgb
+
+    return tuple(0.65 * part for part in to_rgb(colour))
 
 
 def _some(X: Any, y: Any) -> tuple[Any, Any]:
