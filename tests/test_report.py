@@ -228,6 +228,16 @@ def test_strong_features_have_names():
     assert rows[2].for_it[0] == (X.columns[best], pytest.approx(model[-1].coef_[2, best]))
 
 
+def test_two_features_have_a_map():
+    data = load_iris(as_frame=True)
+    X, y = data.data.iloc[:, 2:], data.target_names[data.target]
+    page = read(render_report(MulticlassSVC(kernel="rbf").fit(X, y), X, y))
+    assert "regions" in page.ids
+    (image,) = [attributes for tag, attributes in page.tags if tag == "image"]
+    assert image["href"].startswith("data:image/png;base64,")
+    assert "up: petal width (cm)" in page.words
+
+
 def test_certificate_in_words():
     X, y = make_overlapping()
     model = MulticlassSVC(tol=1e-3).fit(X, y)

@@ -213,7 +213,7 @@ class DecisionRegionDisplay:
             )
         if prototypes and len(self.prototype_points):
             self._draw_prototypes(ax, colours)
-        self._name_regions(ax, colours)
+        self._name_regions(ax)
         ax.set_xlim(self.x[0], self.x[-1])
         ax.set_ylim(self.y[0], self.y[-1])
         ax.set_xlabel(short(self.plane.names[0], 60))
@@ -319,20 +319,27 @@ class DecisionRegionDisplay:
                 zorder=4,
             )
 
-    def _name_regions(self, ax: Any, colours: list[Any]) -> None:
-        """Every class is named where its region is widest; the small ones in the legend only."""
-        from matplotlib.patheffects import withStroke
+    def names(self) -> list[tuple[int, float, float]]:
+        """Class number and place of every region worth a name: where it is widest."""
         from scipy.ndimage import distance_transform_edt
 
+        found = []
         for k in np.unique(self.winner):
             inside = np.pad(self.winner == k, 1)
             if inside.sum() < _SMALLEST_NAMED * self.winner.size:
                 continue
             depth = distance_transform_edt(inside)[1:-1, 1:-1]
             i, j = np.unravel_index(depth.argmax(), depth.shape)
+            found.append((int(k), float(self.x[j]), float(self.y[i])))
+        return found
+
+    def _name_regions(self, ax: Any) -> None:
+        from matplotlib.patheffects import withStroke
+
+        for k, x, y in self.names():
             ax.text(
-                self.x[j],
-                self.y[i],
+                x,
+                y,
                 short(self.labels[k]),
                 ha="center",
                 va="center",

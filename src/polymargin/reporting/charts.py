@@ -6,12 +6,18 @@ from typing import NamedTuple
 
 import numpy as np
 
+from polymargin.plots.decision_regions import DecisionRegionDisplay
 from polymargin.plots.history import HistoryDisplay
 from polymargin.plots.margins import MarginDistributionDisplay
 from polymargin.plots.size_accuracy import SizeAccuracyDisplay
-from polymargin.reporting.svg import Line, Rule, bar_chart, line_chart
+from polymargin.plots.style import PALETTE
+from polymargin.reporting.facts import short
+from polymargin.reporting.png import class_image
+from polymargin.reporting.svg import Line, Rule, bar_chart, line_chart, map_chart
 
-__all__ = ["Chart", "bytes_text", "history_charts", "margin_chart", "size_chart"]
+__all__ = ["Chart", "bytes_text", "history_charts", "margin_chart", "region_chart", "size_chart"]
+
+_MOST_DOTS = 800
 
 
 class Chart(NamedTuple):
@@ -100,6 +106,30 @@ def margin_chart(record: MarginDistributionDisplay) -> Chart | None:
     if record.target is not None:
         caption += f" The dashed line is the margin that training asks for, {level:.3g}."
     return Chart("Margins", svg, caption, tuple(legend))
+
+
+def region_chart(record: DecisionRegionDisplay) -> Chart:
+    """Decision regions of two features with the measured examples."""
+    colours = list(PALETTE[: len(record.labels)])
+    step = max(1, -(-len(record.points) // _MOST_DOTS))
+    points, own = record.points[::step], record.own[::step]
+    names = [(x, y, short(str(record.labels[k]), 24)) for k, x, y in record.names()]
+    first, second = (short(name, 40) for name in record.plane.names)
+    words = f"Map of the decision regions over {first} and {second}: " + ", ".join(
+        f"{short(str(label), 24)} on {np.mean(record.winner == k):.0%}"
+        for k, label in enumerate(record.labels)
+    )
+    svg = map_chart(
+        class_image(record.winner[::-1], colours),
+        (float(record.x[0]), float(record.x[-1])),
+        (float(record.y[0]), float(record.y[-1])),
+        [(points[own == k], colours[k]) for k in range(len(colours)) if (own == k).any()],
+        names,
+        first,
+        words,
+    )
+    caption = f"Across: {first}; up: {second}. Tints are predictions, dots measured examples."
+    return Chart("Decision regions", svg, caption)
 
 
 def size_chart(record: SizeAccuracyDisplay) -> Chart:
