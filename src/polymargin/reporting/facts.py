@@ -12,6 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
+from polymargin import __version__
 from polymargin.inspection import Parts
 from polymargin.machines import find_machine
 
@@ -79,7 +80,7 @@ def describe(
     rows.append(
         (
             "Software",
-            f"polymargin {version('polymargin')}, scikit-learn {version('scikit-learn')}, "
+            f"polymargin {__version__}, scikit-learn {version('scikit-learn')}, "
             f"NumPy {version('numpy')}, Python {platform.python_version()}",
         )
     )
