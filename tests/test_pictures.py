@@ -172,6 +172,13 @@ def test_wide_data_use_the_iterative_directions():
     np.testing.assert_allclose(np.abs(found @ expected.T), np.eye(2), atol=1e-6)
 
 
+def test_of_very_many_examples_some_are_drawn():
+    X, y = make_overlapping(n=6000, d=3)
+    model = MulticlassSVC(max_iter=1000).fit(X, y)
+    found = DecisionRegionDisplay.record(model, X, y, resolution=5)
+    assert len(found.points) == len(found.own) == 5000
+
+
 def test_cells_of_prototypes(digits):
     X, y = digits
     model = MultiPrototypeSVC(3, C=0.3, random_state=0).fit(X, y)
@@ -498,8 +505,11 @@ def test_labels_are_compared_by_kind():
 
 def test_many_classes_keep_apart():
     for count in (2, 8, 26, 100):
-        colours, markers = class_colours(count), class_markers(count)
+        colours = class_colours(count)
+        markers = class_markers([f"class {k}" for k in range(count)])
         assert len(set(zip(colours, markers, strict=True))) == count
+    assert class_markers(range(10))[3] == r"$\mathdefault{3}$"
+    assert class_markers("ab") == ["o", "s"]
     assert ticks_of(1000, 30) == list(range(0, 1000, 50))
     assert ticks_of(5, 30) == [0, 1, 2, 3, 4]
     assert short("a" * 50).endswith("…")

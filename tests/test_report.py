@@ -106,7 +106,7 @@ def read(page):
     for tag, attributes in found.tags:
         if tag == "th":
             assert attributes.get("scope") in ("col", "row")
-        if tag == "svg":
+        if tag == "svg" and attributes.get("aria-hidden") != "true":
             assert attributes["role"] == "img"
             assert attributes["aria-label"]
     return found
@@ -228,6 +228,16 @@ def test_strong_features_have_names():
     assert rows[2].for_it[0] == (X.columns[best], pytest.approx(model[-1].coef_[2, best]))
 
 
+def test_two_features_have_a_map():
+    data = load_iris(as_frame=True)
+    X, y = data.data.iloc[:, 2:], data.target_names[data.target]
+    page = read(render_report(MulticlassSVC(kernel="rbf").fit(X, y), X, y))
+    assert "regions" in page.ids
+    (image,) = [attributes for tag, attributes in page.tags if tag == "image"]
+    assert image["href"].startswith("data:image/png;base64,")
+    assert "up: petal width (cm)" in page.words
+
+
 def test_certificate_in_words():
     X, y = make_overlapping()
     model = MulticlassSVC(tol=1e-3).fit(X, y)
@@ -263,6 +273,31 @@ def test_unfinished_and_unproven_models():
     X, y = make_separable()
     hard = quiet(MulticlassSVC(C=np.inf), X, y)
     assert "hard margin" in read(render_report(hard, X, y)).words
+
+
+def test_no_time_for_a_certificate():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(3000, 5)), rng.integers(3, size=3000)
+    for model in (
+        MulticlassSVC(kernel="rbf", max_time=1e-3),
+        MultiPrototypeSVC(2, kernel="rbf", max_time=1e-3, random_state=0),
+        ConvexHullSVC(eta=0.01, max_time=1e-3),
+    ):
+        page = render_report(quiet(model, X, y), X[:50], y[:50])
+        found = read(page)
+        assert "time limit" in found.words
+        assert "inf" not in found.words.split()
+        labels = [a["aria-label"] for tag, a in found.tags if "aria-label" in a]
+        assert not any("inf" in label.split() or "nan" in label for label in labels)
+
+
+def test_one_example_and_calibration(digits, digit_model):
+    from sklearn.calibration import CalibratedClassifierCV
+
+    X, y, X_test, y_test = digits
+    assert "of 1 " in read(render_report(digit_model, X_test[:1], y_test[:1])).words
+    model = CalibratedClassifierCV(MulticlassSVC(C=0.1), cv=2).fit(X[:200], y[:200])
+    assert "no certificate" in read(render_report(model, X_test, y_test)).words
 
 
 def test_search_shows_its_curve(digits):
@@ -390,6 +425,15 @@ def _umask():
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def test_folders_that_cannot_be_written(tmp_path, digits, digit_model, monkeypatch):
+    def refused(**options):
+        raise PermissionError(13, "Permission denied", "somewhere")
+
+    monkeypatch.setattr("polymargin.report.tempfile.mkstemp", refused)
+    with pytest.raises(PermissionError, match="path: cannot write into the folder of"):
+        write_report(digit_model, *digits[2:], tmp_path / "report.html")
 
 
 def test_paths_that_cannot_be(tmp_path, digits, digit_model):

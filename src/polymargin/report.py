@@ -23,6 +23,7 @@ from polymargin.inspection import (
     prototypes_of,
 )
 from polymargin.plots.confusion import ConfusionDisplay
+from polymargin.plots.decision_regions import DecisionRegionDisplay
 from polymargin.plots.history import HistoryDisplay
 from polymargin.plots.margins import MarginDistributionDisplay
 from polymargin.plots.prototype_images import image_shape as checked_shape
@@ -37,6 +38,8 @@ _MOST_CELLS_ACROSS = 30
 _MOST_MATRIX_PIXELS = 400
 _MOST_CLASS_ROWS = 1500
 _FEW_EXAMPLES = 100
+_MOST_MAP_CLASSES = 7
+_MAP_RESOLUTION = 160
 _TEMPLATE = "templates/report.html"
 
 
@@ -161,6 +164,7 @@ def render_report(
         history=_history(model, parts),
         margins=_margins(model, examples),
         curve=_size_curve(parts),
+        regions=_regions(model, parts, examples, names),
         **_prototypes(model, parts, examples, names, shape),
         hard=_hard(parts, examples, shape),
         has_images=shape is not None,
@@ -312,6 +316,18 @@ def _size_curve(parts: Parts) -> charts.Chart | None:
     return charts.size_chart(SizeAccuracyDisplay.record(parts.last))
 
 
+def _regions(model: Any, parts: Parts, examples: Labelled, names: list[str]) -> charts.Chart | None:
+    """A map, where two features and a few classes allow one without holding anything fixed."""
+    kernel = getattr(getattr(parts.last, "_kernel", None), "name", "")
+    few = len(parts.last.classes_) <= _MOST_MAP_CLASSES
+    if examples.X.shape[1] != 2 or not few or kernel == "precomputed":
+        return None
+    record = DecisionRegionDisplay.record(
+        model, examples.X, examples.y, resolution=_MAP_RESOLUTION, feature_names=names
+    )
+    return charts.region_chart(record)
+
+
 def _prototypes(
     model: Any, parts: Parts, examples: Labelled, names: list[str], shape: tuple[int, int] | None
 ) -> dict[str, Any]:
@@ -358,7 +374,12 @@ def _write_whole(target: Path, text: str) -> None:
         mask = os.umask(0)
         os.umask(mask)
         mode = 0o666 & ~mask
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
+    try:
+        handle, name = tempfile.mkstemp(prefix=".report.", suffix=".tmp", dir=target.parent)
+    except OSError as error:
+        raise type(error)(
+            error.errno, f"path: cannot write into the folder of {target} ({error.strerror})"
+        ) from error
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
             file.write(text)

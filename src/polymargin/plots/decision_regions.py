@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sklearn.utils import _safe_indexing
 
 from polymargin.inspection import check_rows, dissect, encode_labels, input_names, margin_target
 from polymargin.plots.planes import Plane, find_plane
@@ -12,6 +13,7 @@ from polymargin.plots.style import BLACK, axes_of, class_colours, class_markers,
 
 __all__ = ["DecisionRegionDisplay"]
 
+_MOST_EXAMPLES = 5000
 _MOST_POINTS = 1500
 _MOST_SUPPORT = 120
 _MOST_BORDERS = 60
@@ -114,7 +116,8 @@ class DecisionRegionDisplay:
         ----------
         estimator : fitted classifier, Pipeline or search
         X : array-like, data frame or CSR matrix of shape (n_samples, n_features)
-            Examples to draw; they also say where the plane lies.
+            Examples to draw; they also say where the plane lies.  Of more than 5000 only so many
+            are used, evenly spaced.
         y : array-like of shape (n_samples,) or None
         features : pair of names or numbers or None
             Draw these two features and hold the others at their median (sparse: at 0).
@@ -144,7 +147,7 @@ class DecisionRegionDisplay:
     ) -> DecisionRegionDisplay:
         """The figures alone, nothing drawn."""
         parts = dissect(estimator)
-        X = check_rows(X, y)
+        X, y = _some(check_rows(X, y), y)
         if isinstance(resolution, bool) or not isinstance(resolution, int) or resolution < 2:
             raise ValueError(f"resolution must be an integer >= 2, got {resolution!r}.")
         labels = parts.last.classes_
@@ -210,7 +213,7 @@ class DecisionRegionDisplay:
             )
         if prototypes and len(self.prototype_points):
             self._draw_prototypes(ax, colours)
-        self._name_regions(ax, colours)
+        self._name_regions(ax)
         ax.set_xlim(self.x[0], self.x[-1])
         ax.set_ylim(self.y[0], self.y[-1])
         ax.set_xlabel(short(self.plane.names[0], 60))
@@ -272,16 +275,17 @@ class DecisionRegionDisplay:
         step = max(1, -(-len(self.points) // _MOST_POINTS))
         points, own = self.points[::step], self.own[::step]
         size = 22 if len(points) <= 300 else 12
-        markers = class_markers(len(self.labels))
+        markers = class_markers(self.labels)
+        are_letters = markers[0].startswith("$")
         for k in np.unique(own):
             mine = points[own == k]
             colour = colours[k] if k >= 0 else "#777777"
             ax.scatter(
                 *mine.T,
-                s=size,
-                color=colour,
+                s=1.6 * size if are_letters else size,
+                color=_darker(colour) if are_letters else colour,
                 marker=markers[k] if k >= 0 else ".",
-                edgecolors="white",
+                edgecolors="none" if are_letters else "white",
                 linewidths=0.4,
                 label=short(self.labels[k]) if k >= 0 else "no known label",
             )
@@ -315,20 +319,27 @@ class DecisionRegionDisplay:
                 zorder=4,
             )
 
-    def _name_regions(self, ax: Any, colours: list[Any]) -> None:
-        """Every class is named where its region is widest; the small ones in the legend only."""
-        from matplotlib.patheffects import withStroke
+    def names(self) -> list[tuple[int, float, float]]:
+        """Class number and place of every region worth a name: where it is widest."""
         from scipy.ndimage import distance_transform_edt
 
+        found = []
         for k in np.unique(self.winner):
             inside = np.pad(self.winner == k, 1)
             if inside.sum() < _SMALLEST_NAMED * self.winner.size:
                 continue
             depth = distance_transform_edt(inside)[1:-1, 1:-1]
             i, j = np.unravel_index(depth.argmax(), depth.shape)
+            found.append((int(k), float(self.x[j]), float(self.y[i])))
+        return found
+
+    def _name_regions(self, ax: Any) -> None:
+        from matplotlib.patheffects import withStroke
+
+        for k, x, y in self.names():
             ax.text(
-                self.x[j],
-                self.y[i],
+                x,
+                y,
                 short(self.labels[k]),
                 ha="center",
                 va="center",
@@ -338,6 +349,21 @@ class DecisionRegionDisplay:
                 path_effects=[withStroke(linewidth=3, foreground="white", alpha=0.85)],
                 zorder=5,
             )
+
+
+def _darker(colour: Any) -> tuple[float, ...]:
+    """A colour in which a letter can be read on white."""
+    from matplotlib.colors import to_rgb
+
+    return tuple(0.65 * part for part in to_rgb(colour))
+
+
+def _some(X: Any, y: Any) -> tuple[Any, Any]:
+    """At most some thousand examples, evenly spaced: more are neither seen nor quick."""
+    if X.shape[0] <= _MOST_EXAMPLES:
+        return X, y
+    which = np.linspace(0, X.shape[0] - 1, _MOST_EXAMPLES).astype(np.intp)
+    return _safe_indexing(X, which), None if y is None else np.asarray(y)[which]
 
 
 def _grid(points: np.ndarray, resolution: int) -> tuple[np.ndarray, np.ndarray]:

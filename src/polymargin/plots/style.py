@@ -55,9 +55,17 @@ def class_colours(n_classes: int) -> list[Any]:
     return [to_hex(chart((0.3 + k * _GOLDEN) % 1.0)) for k in range(n_classes)]
 
 
-def class_markers(n_classes: int) -> list[str]:
-    """One marker per class: colour is never the only sign."""
-    return [_MARKERS[k % len(_MARKERS)] for k in range(n_classes)]
+def class_markers(labels: Any) -> list[str]:
+    """One marker per class: colour is never the only sign.
+
+    Many classes with labels of one or two letters or digits are marked by these.
+    """
+    texts = [str(label) for label in labels]
+    if len(texts) > len(PALETTE) and all(
+        len(text) <= 2 and text.isascii() and text.isalnum() for text in texts
+    ):
+        return [rf"$\mathdefault{{{text}}}$" for text in texts]
+    return [_MARKERS[k % len(_MARKERS)] for k in range(len(texts))]
 
 
 def ticks_of(n: int, most: int) -> list[int]:

@@ -6,12 +6,18 @@ from typing import NamedTuple
 
 import numpy as np
 
+from polymargin.plots.decision_regions import DecisionRegionDisplay
 from polymargin.plots.history import HistoryDisplay
 from polymargin.plots.margins import MarginDistributionDisplay
 from polymargin.plots.size_accuracy import SizeAccuracyDisplay
-from polymargin.reporting.svg import Line, Rule, bar_chart, line_chart
+from polymargin.plots.style import PALETTE
+from polymargin.reporting.facts import short
+from polymargin.reporting.png import class_image
+from polymargin.reporting.svg import Line, Rule, bar_chart, line_chart, map_chart
 
-__all__ = ["Chart", "bytes_text", "history_charts", "margin_chart", "size_chart"]
+__all__ = ["Chart", "bytes_text", "history_charts", "margin_chart", "region_chart", "size_chart"]
+
+_MOST_DOTS = 800
 
 
 class Chart(NamedTuple):
@@ -32,6 +38,11 @@ def bytes_text(size: float) -> str:
     return f"{size / 1000:.3g} kB" if size < 1e6 else f"{size / 1e6:.3g} MB"
 
 
+def known(value: float) -> str:
+    """A number, or the word for none."""
+    return f"{value:.6g}" if np.isfinite(value) else "unknown"
+
+
 def history_charts(record: HistoryDisplay) -> list[Chart]:
     """Objective or energy, gap and temperature against time."""
     when = record.seconds
@@ -42,8 +53,8 @@ def history_charts(record: HistoryDisplay) -> list[Chart]:
     if record.energy is None:
         words = (
             f"Line chart: from the first to the last of {len(when)} checks the value of the model "
-            f"and its lower bound approach each other, ending at {record.primal[-1]:.6g} and "
-            f"{record.dual[-1]:.6g}."
+            f"and its lower bound approach each other, ending at {known(record.primal[-1])} and "
+            f"{known(record.dual[-1])}."
         )
         lines = [Line(when, record.primal, "blue"), Line(when, record.dual, "orange")]
         charts.append(
@@ -55,11 +66,13 @@ def history_charts(record: HistoryDisplay) -> list[Chart]:
             )
         )
     else:
-        words = f"Line chart: the energy over {len(when)} steps, ending at {record.energy[-1]:.6g}."
+        words = (
+            f"Line chart: the energy over {len(when)} steps, ending at {known(record.energy[-1])}."
+        )
         lines = [Line(when, record.energy, "blue")]
         charts.append(Chart("Energy", line_chart(lines, "seconds", words, y_range=limits)))
     rules = [] if record.tol is None else [Rule(record.tol, f"tol = {record.tol:g}")]
-    words = f"Line chart: the relative duality gap, ending at {record.gap[-1]:.2e}."
+    words = f"Line chart: the relative duality gap, ending at {known(record.gap[-1])}."
     lines = [Line(when, record.gap, "green")]
     charts.append(
         Chart("Relative duality gap", line_chart(lines, "seconds", words, log=True, rules=rules))
@@ -93,6 +106,30 @@ def margin_chart(record: MarginDistributionDisplay) -> Chart | None:
     if record.target is not None:
         caption += f" The dashed line is the margin that training asks for, {level:.3g}."
     return Chart("Margins", svg, caption, tuple(legend))
+
+
+def region_chart(record: DecisionRegionDisplay) -> Chart:
+    """Decision regions of two features with the measured examples."""
+    colours = list(PALETTE[: len(record.labels)])
+    step = max(1, -(-len(record.points) // _MOST_DOTS))
+    points, own = record.points[::step], record.own[::step]
+    names = [(x, y, short(str(record.labels[k]), 24)) for k, x, y in record.names()]
+    first, second = (short(name, 40) for name in record.plane.names)
+    words = f"Map of the decision regions over {first} and {second}: " + ", ".join(
+        f"{short(str(label), 24)} on {np.mean(record.winner == k):.0%}"
+        for k, label in enumerate(record.labels)
+    )
+    svg = map_chart(
+        class_image(record.winner[::-1], colours),
+        (float(record.x[0]), float(record.x[-1])),
+        (float(record.y[0]), float(record.y[-1])),
+        [(points[own == k], colours[k]) for k in range(len(colours)) if (own == k).any()],
+        names,
+        first,
+        words,
+    )
+    caption = f"Across: {first}; up: {second}. Tints are predictions, dots measured examples."
+    return Chart("Decision regions", svg, caption)
 
 
 def size_chart(record: SizeAccuracyDisplay) -> Chart:

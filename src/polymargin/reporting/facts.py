@@ -12,6 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
+from polymargin import __version__
 from polymargin.inspection import Parts
 from polymargin.machines import find_machine
 
@@ -79,7 +80,7 @@ def describe(
     rows.append(
         (
             "Software",
-            f"polymargin {version('polymargin')}, scikit-learn {version('scikit-learn')}, "
+            f"polymargin {__version__}, scikit-learn {version('scikit-learn')}, "
             f"NumPy {version('numpy')}, Python {platform.python_version()}",
         )
     )
@@ -300,14 +301,14 @@ def _figures(last: Any, certificate: Any, status: str) -> list[tuple[str, str]]:
     rows = [
         ("Value of this model (primal)", high),
         ("Proven lower bound (dual)", low),
-        ("Relative duality gap", f"{certificate.relative_gap:.2e}".replace("inf", "unknown")),
+        ("Relative duality gap", f"{certificate.relative_gap:.2e}"),
         ("Gap asked for (tol)", f"{getattr(getattr(last, 'best_estimator_', last), 'tol', 0):g}"),
         ("Status", status.replace("_", " ")),
         ("Iterations", f"{getattr(last, 'n_iter_', 0):,}"),
     ]
     if hasattr(last, "energy_"):
         rows.insert(0, ("Energy", f"{last.energy_:.8g}"))
-    return rows
+    return [(name, "unknown" if value in ("inf", "nan") else value) for name, value in rows]
 
 
 def _digits(low: float, high: float) -> tuple[str, str]:

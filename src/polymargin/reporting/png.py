@@ -8,10 +8,11 @@ import zlib
 
 import numpy as np
 
-__all__ = ["diverging_image", "grey_image", "share_image"]
+__all__ = ["class_image", "diverging_image", "grey_image", "share_image"]
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _LEVELS = 16
+_TINT = 80  # of 255
 
 # Seen on white and on near-black alike.
 _BLUE, _ORANGE = (0x1F, 0x83, 0xC4), (0xD9, 0x63, 0x0D)
@@ -55,6 +56,13 @@ def share_image(values: np.ndarray) -> str:
     """Values in [0, 1]: from nothing to blue."""
     index = np.ceil(np.clip(values, 0.0, 1.0) * _LEVELS).astype(np.uint8)
     return _encode(index, _fading(_BLUE))
+
+
+def class_image(number: np.ndarray, colours: list[str]) -> str:
+    """Class numbers as faint tints of their colours (``#rrggbb``)."""
+    palette = np.full((len(colours), 4), _TINT, dtype=np.uint8)
+    palette[:, :3] = [list(bytes.fromhex(colour[1:])) for colour in colours]
+    return _encode(number.astype(np.uint8), palette)
 
 
 def grey_image(values: np.ndarray) -> str:

@@ -13,11 +13,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["Line", "Rule", "bar_chart", "line_chart", "nice_ticks", "number"]
+__all__ = ["Line", "Rule", "bar_chart", "line_chart", "map_chart", "nice_ticks", "number"]
 
-_WIDTH, _HEIGHT = 360, 210
+_WIDTH, _HEIGHT, _MAP_HEIGHT = 360, 210, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 12, 40
 _MOST_POINTS = 300
+_FAR = 9999.0
 
 
 class Line(NamedTuple):
@@ -89,8 +90,9 @@ def _frame(
     x_ticks: Sequence[tuple[float, str]],
     y_ticks: Sequence[tuple[float, str]],
     x_title: str,
+    full_height: int = _HEIGHT,
 ) -> list[str]:
-    bottom = _HEIGHT - _BOTTOM
+    bottom = full_height - _BOTTOM
     out = []
     for value, text in y_ticks:
         at = y(value)
@@ -111,15 +113,15 @@ def _frame(
             )
     middle = 0.5 * (_LEFT + _WIDTH - _RIGHT)
     out.append(
-        f'<text class="name" x="{middle}" y="{_HEIGHT - 4}" text-anchor="middle">'
+        f'<text class="name" x="{middle}" y="{full_height - 4}" text-anchor="middle">'
         f"{escape(x_title)}</text>"
     )
     return out
 
 
-def _whole(parts: list[str], words: str) -> str:
+def _whole(parts: list[str], words: str, height: int = _HEIGHT) -> str:
     return (
-        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(words)}">'
+        f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{escape(words)}">'
         + "".join(parts)
         + "</svg>"
     )
@@ -184,8 +186,16 @@ def line_chart(
                     f'<path class="error" d="M{x(at):.1f} {y(height - half):.1f}'
                     f'V{y(height + half):.1f}"/>'
                 )
+    # a picture in the picture cuts off what lies beyond the limits
+    box = f"{_LEFT - 4} {_TOP - 6} {_WIDTH - _RIGHT - _LEFT + 8} {_HEIGHT - _BOTTOM - _TOP + 9}"
+    left, top, width, height = box.split()
+    parts.append(
+        f'<svg x="{left}" y="{top}" width="{width}" height="{height}" viewBox="{box}" '
+        'aria-hidden="true">'
+    )
     for line in lines:
         parts.extend(_drawn(line, x, y))
+    parts.append("</svg>")
     return _whole(parts, words)
 
 
@@ -214,19 +224,47 @@ def _thinned(line: Line, log: bool) -> Line:
 def _drawn(line: Line, x: _Scale, y: _Scale) -> list[str]:
     if not len(line.x):
         return []
-    # values beyond the limits leave the picture, but not the page
-    low, high = _TOP - 6.0, _HEIGHT - _BOTTOM + 6.0
     places = [
-        (x(float(a)), min(max(y(float(b)), low), high)) for a, b in zip(line.x, line.y, strict=True)
+        (x(float(a)), min(max(y(float(b)), -_FAR), _FAR))
+        for a, b in zip(line.x, line.y, strict=True)
     ]
     path = "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in places)
     parts = [f'<path class="line {line.style}" d="{path}"/>']
     if line.marks:
-        dots = "".join(
-            f"M{a:.1f} {b:.1f}h0" for a, b in places if low < b < high or len(places) == 1
-        )
+        dots = "".join(f"M{a:.1f} {b:.1f}h0" for a, b in places)
         parts.append(f'<path class="dots {line.style}" d="{dots}"/>')
     return parts
+
+
+def map_chart(
+    image: str,
+    x_limits: tuple[float, float],
+    y_limits: tuple[float, float],
+    points: Sequence[tuple[np.ndarray, str]],
+    names: Sequence[tuple[float, float, str]],
+    x_title: str,
+    words: str,
+) -> str:
+    """An image of regions with points (places and colour) and names on it."""
+    x = _Scale(*x_limits, _LEFT, _WIDTH - _RIGHT)
+    y = _Scale(*y_limits, _MAP_HEIGHT - _BOTTOM, _TOP)
+    width, height = _WIDTH - _RIGHT - _LEFT, _MAP_HEIGHT - _BOTTOM - _TOP
+    parts = [
+        f'<image x="{_LEFT}" y="{_TOP}" width="{width}" height="{height}" '
+        f'preserveAspectRatio="none" href="{image}"/>'
+    ]
+    x_ticks = [(value, number(value)) for value in nice_ticks(*x_limits)]
+    y_ticks = [(value, number(value)) for value in nice_ticks(*y_limits)]
+    parts += _frame(x, y, x_ticks, y_ticks, x_title, _MAP_HEIGHT)
+    for places, colour in points:
+        dots = "".join(f"M{x(float(a)):.1f} {y(float(b)):.1f}h0" for a, b in places)
+        parts.append(f'<path class="dots" stroke="{colour}" d="{dots}"/>')
+    for a, b, text in names:
+        parts.append(
+            f'<text class="region" x="{x(a):.1f}" y="{y(b) + 4:.1f}" text-anchor="middle">'
+            f"{escape(text)}</text>"
+        )
+    return _whole(parts, words, _MAP_HEIGHT)
 
 
 def bar_chart(
