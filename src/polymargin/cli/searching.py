@@ -61,7 +61,8 @@ def cross_validate(recipe: Recipe, found: Any, n_folds: int) -> dict[str, Any]:
     """Errors of all folds; with an open choice a search inside each of them."""
     import numpy as np
 
-    from polymargin.cli.fitting import folds, search
+    from polymargin.cli.fitting import folds
+    from polymargin.cli.grid import search
 
     y, splits = found.y, folds(found.codes, n_folds, recipe.seed)
     say(f"{n_folds} folds: {recipe.words()}")
@@ -88,7 +89,7 @@ def _nested(
     recipe: Recipe, found: Any, y: Any, splits: Any
 ) -> tuple[list[float], list[float], bool]:
     """C (or eta) is picked anew on the training part of every fold."""
-    from polymargin.cli.fitting import choose, search
+    from polymargin.cli.grid import choose, search
 
     name = "eta" if recipe.is_hull else "C"
     errors: list[float] = []
@@ -191,7 +192,8 @@ def tune(
 
 
 def _tune(recipe: Recipe, found: Any, n_folds: int | None) -> dict[str, Any]:
-    from polymargin.cli.fitting import folds, holdout, search
+    from polymargin.cli.fitting import folds, holdout
+    from polymargin.cli.grid import search
 
     codes = found.codes
     if n_folds is None:

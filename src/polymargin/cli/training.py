@@ -112,7 +112,7 @@ def _pick(
     """Settings for the final fit, how they were picked, and the model of a part if interrupted."""
     if not recipe.has_choice:
         return {}, None, None
-    from polymargin.cli.fitting import choose
+    from polymargin.cli.grid import choose
 
     name = "eta" if recipe.is_hull else "C"
     outcome = choose(recipe, X, y, codes)
