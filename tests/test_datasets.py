@@ -370,6 +370,8 @@ BROKEN = {
     "binary": (b"\x00\x01\x02,\x00\n", "binary"),
     "utf-16": ("a,b\n1,x\n".encode("utf-16"), "UTF-16"),
     "latin": (b"a,b,c\n1,2,x\n3,4,\xe9\n", "line 3: is not UTF-8"),
+    "carriage returns": ("a,b,c\r1,2,x\r", "carriage returns only"),
+    "carriage return": ("a,b,c\n1,2,x\n1,\r2,x\n", "line 3: has a carriage return"),
     "open quote": ('a,b,c\n1,2,"x\n3,4,y\n', "line 2: a quote is opened"),
 }
 
@@ -436,3 +438,29 @@ def test_a_regression_target_is_no_label(tmp_path):
     text = "a,b\n" + "".join(f"{k},{k / 7}\n" for k in range(33000))
     with pytest.raises(DataFileError, match="different values"):
         read_data(write(tmp_path, text))
+
+
+SEEDS = {
+    "csv": b'a,b,c\n1.5,2,x\n3,4e-3,y\n"5",6,x\n',
+    "svm": b"1 1:2 3:4.5\n2 2:1e3 # c\n1 1:1\n",
+    "arff": b"@relation r\n@attribute a real\n@attribute b {u,v}\n@attribute c {x,y}\n@data\n1,u,x\n",
+}
+
+
+def test_damaged_files_are_read_or_refused(tmp_path):
+    """Whatever stands in a file: data, or one line."""
+    draw = random.Random(0)
+    for _ in range(300):
+        kind = draw.choice(list(SEEDS))
+        text = bytearray(SEEDS[kind])
+        for _ in range(draw.randrange(1, 6)):
+            place = draw.randrange(len(text))
+            text[place : place + draw.randrange(3)] = bytes(
+                [draw.choice(b'019.,:\t \n\r"{}?%@e-x\xff')]
+            )
+        path = write(tmp_path, bytes(text), f"data.{kind}")
+        for orders in ({}, {"wanted": Wanted(2, ["a", "b"], "c"), "need_label": False}):
+            try:
+                assert read_data(path, **orders).X.shape[0] > 0
+            except DataFileError as error:
+                assert "\n" not in str(error)

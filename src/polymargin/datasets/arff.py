@@ -193,7 +193,7 @@ def _read_header(source: Source) -> tuple[list[Attribute], int]:
         head = longer
     attributes = []
     for number, raw in enumerate(head.split(b"\n"), 1):
-        line = raw.decode("utf-8", "replace").strip()
+        line = raw.decode("utf-8", "replace").strip().replace("\r", " ")
         word = line.partition(" ")[0].partition("\t")[0].lower()
         if word == "@attribute":
             attributes.append(_attribute(source, line, number))

@@ -87,7 +87,8 @@ def _first_lines(head: bytes, is_cut: bool) -> list[tuple[int, str]]:
     found: list[tuple[int, str]] = []
     for number, piece in enumerate(pieces, 1):
         if piece.strip() and len(found) < 200:
-            found.append((number, piece.decode("utf-8", "replace").rstrip("\r")))
+            text = piece.decode("utf-8", "replace").rstrip("\r")
+            found.append((number, text.replace("\r", " ")))
     return found
 
 
@@ -338,8 +339,8 @@ class _ByHand:
             raise self.source.error("is not UTF-8 text", line) from None
         try:
             fields = (self.split or self._split)(text)
-        except csv.Error as error:
-            raise self.source.error(str(error), line) from None
+        except csv.Error:
+            raise self.source.error("has a carriage return inside the line", line) from None
         except DataFileError as error:
             raise self.source.error(str(error), line) from None
         if fields is None:

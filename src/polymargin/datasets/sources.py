@@ -150,5 +150,7 @@ def check_text(source: Source) -> None:
         raise source.error("is empty" if not head else "has no rows")
     if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise source.error("is UTF-16 text; save it as UTF-8")
+    if b"\r" in head and b"\n" not in head:
+        raise source.error("ends its lines with carriage returns only; save it with newlines")
     if b"\0" in head:
         raise source.error("is a binary file of unknown format, not text")
