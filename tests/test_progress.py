@@ -11,7 +11,7 @@ import pytest
 
 from polymargin import ConvexHullSVC, MulticlassSVC, MultiPrototypeSVC, MultiPrototypeSVCCV
 from polymargin._callbacks import watched
-from polymargin.progress import FitProgress, ProgressLine, clock
+from polymargin.progress import FitProgress, ProgressLine, clock, wipe
 
 
 class Terminal(io.StringIO):
@@ -54,6 +54,19 @@ def test_a_terminal_sees_a_line_that_is_wiped_at_the_end(monkeypatch):
     assert "left" in text
     assert text.endswith("\r")
     assert not text.split("\r")[-2].strip()
+
+
+def test_a_message_finds_a_clean_line(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    stream = Terminal()
+    with ProgressLine("work", stream, delay=0.0) as line:
+        line.set(1, 2)
+        time.sleep(0.5)
+        wipe()
+        stream.write("message\n")
+    before = stream.getvalue().partition("message")[0]
+    assert before.endswith("\r")
+    assert not before.split("\r")[-2].strip()
 
 
 def test_a_closed_stream_does_no_harm(monkeypatch):

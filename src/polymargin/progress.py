@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import shutil
 import sys
@@ -9,10 +10,11 @@ import threading
 import time
 from typing import Any, TextIO
 
-__all__ = ["ProgressLine"]
+__all__ = ["ProgressLine", "wipe"]
 
 _TICK = 0.2
 _BAR = 20
+_shown_lines: list[ProgressLine] = []
 
 
 class ProgressLine:
@@ -47,11 +49,13 @@ class ProgressLine:
         self.shown = 0
         self.ended = threading.Event()
         self.thread: threading.Thread | None = None
+        self.lock = threading.Lock()
 
     def __enter__(self) -> ProgressLine:
         if self.enabled:
             self.thread = threading.Thread(target=self._tick, daemon=True)
             self.thread.start()
+            _shown_lines.append(self)
         return self
 
     def __exit__(self, *unused: Any) -> None:
@@ -59,6 +63,7 @@ class ProgressLine:
         if self.thread is not None:
             self.thread.join()
             self._write("")
+            _shown_lines.remove(self)
 
     # -- what is told ------------------------------------------------------------------------
 
@@ -110,16 +115,22 @@ class ProgressLine:
                 self._write(self.line())
 
     def _write(self, text: str) -> None:
-        if not text and not self.shown:
-            return
         width = max(20, shutil.get_terminal_size().columns - 1)
         text = text[:width]
-        try:
-            self.stream.write("\r" + text.ljust(min(self.shown, width)) + ("" if text else "\r"))
-            self.stream.flush()
-        except (OSError, ValueError):
-            self.enabled = False
-        self.shown = len(text)
+        with self.lock:
+            if not text and not self.shown:
+                return
+            end = "" if text else "\r"
+            with contextlib.suppress(OSError, ValueError):
+                self.stream.write("\r" + text.ljust(min(self.shown, width)) + end)
+                self.stream.flush()
+            self.shown = len(text)
+
+
+def wipe() -> None:
+    """Clear the progress lines for a message; they come back with their next tick."""
+    for line in _shown_lines:
+        line._write("")
 
 
 class FitProgress:

@@ -119,6 +119,8 @@ _said: set[str] = set()
 def say(text: str) -> None:
     """A message for people, on standard error; nothing when quiet."""
     if not _state["quiet"]:
+        if "polymargin.progress" in sys.modules:
+            sys.modules["polymargin.progress"].wipe()
         click.echo(text, err=True)
 
 

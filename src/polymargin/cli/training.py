@@ -134,8 +134,9 @@ def _pick(
     }
     parts = outcome.n_train + outcome.n_validation
     whole = "" if parts == X.shape[0] else f" (from {parts} of {X.shape[0]} rows)"
+    tried = sum(bool(cell.errors) for cell in outcome.cells)
     say(
-        f"{name} = {value:.4g}, picked from {len(outcome.cells)} values by the error on a "
+        f"{name} = {value:.4g}, picked from {tried} values by the error on a "
         f"validation part of {outcome.n_validation} rows: {100 * best.error:.2f} %{whole}"
     )
     return dict(best.settings), choice, None
