@@ -713,7 +713,7 @@ def test_ctrl_c_keeps_the_best_model(endless, tmp_path, options):
         seen.append(line)
         if mark in line:
             break
-    time.sleep(4.0)
+    time.sleep(6.0)
     process.send_signal(signal.SIGINT)
     _, rest = process.communicate(timeout=60)
     assert process.returncode == 130, (seen, rest)

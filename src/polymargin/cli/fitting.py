@@ -118,6 +118,7 @@ def scaled_fit(
         line.begin_fit(estimator)
         if rows is not None:
             X, y = X[rows], y[rows]
+        say_once(f"training: {recipe.words()}")
         interrupted = fit(estimator, X, y, line)
     return Fitted(estimator, scaler, time.perf_counter() - started, interrupted)
 

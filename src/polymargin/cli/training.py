@@ -83,7 +83,6 @@ def train_model(
         if recipe.max_time is not None:
             left = recipe.max_time - (time.perf_counter() - started)
             settings = settings | {"max_time": max(left, 0.1)}
-        say(f"training: {recipe.words()}")
         rows = sample(recipe, found.codes)
         fitted = scaled_fit(recipe, settings, X, y, rows)
         record["trained_rows"] = X.shape[0] if rows is None else len(rows)
