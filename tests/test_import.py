@@ -25,7 +25,9 @@ ORDER = [
     {"prototype_classifier"},
     {"estimators", "multi_prototype", "convex_hull"},
     {"continuation", "margins"},
-    {"multi_prototype_cv", "plots", "leave_one_out", "path", "bounds"},
+    {"multi_prototype_cv", "left_out", "path_points", "bounds"},
+    {"path_solvers", "plots"},
+    {"path"},
     {"demo"},
 ]
 RANK = {name: rank for rank, row in enumerate(ORDER) for name in row}

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from polymargin.exceptions import CollapsedModelWarning as CollapsedModelWarning
     from polymargin.exceptions import IndefiniteKernelWarning as IndefiniteKernelWarning
     from polymargin.exceptions import NotSeparableWarning as NotSeparableWarning
-    from polymargin.leave_one_out import gacv as gacv
-    from polymargin.leave_one_out import leave_one_out as leave_one_out
+    from polymargin.left_out import gacv as gacv
+    from polymargin.left_out import leave_one_out as leave_one_out
     from polymargin.machines import MACHINES as MACHINES
     from polymargin.machines import Machine as Machine
     from polymargin.margins import margin_record as margin_record
@@ -41,9 +41,9 @@ _HOME = {
     "MultiPrototypeSVCCV": "multi_prototype_cv",
     "MulticlassSVC": "estimators",
     "NotSeparableWarning": "exceptions",
-    "gacv": "leave_one_out",
+    "gacv": "left_out",
     "growth_bound": "bounds",
-    "leave_one_out": "leave_one_out",
+    "leave_one_out": "left_out",
     "margin_bound": "bounds",
     "margin_record": "margins",
     "regularization_path": "path",

@@ -451,6 +451,9 @@ class _Walk:
         for (_, left), (_, right) in zip(solved, solved[1:], strict=False):
             self.fill(left, right, given)
             left.forget_scores()
+        for C in given:
+            if float(C) not in self.points:  # above the last solved point when time was up
+                self.accept(float(C), self.ray(float(C)), False)
         return [self.points[float(C)] for C in given]
 
     def at(self, C: float, share: float) -> None:
@@ -459,15 +462,16 @@ class _Walk:
             if knot.C == C:
                 self.keep(C, knot)
                 return
-        start = None
-        below = [knot for knot in self.knots if knot.C < C]
-        if below and self.deadline.why_end():
-            # no time: the solution of a smaller C is feasible here
-            self.accept(C, mixture_of(self.shared.problem, below[-1], None, C), False)
+        if self.knots and self.deadline.why_end():
+            self.accept(C, self.ray(C), False)
             return
-        if below and C <= _FAR * below[-1].C:
-            start = mixture_of(self.shared.problem, below[-1], None, C)
-        self.keep(C, self.solve(C, start, share))
+        is_near = bool(self.knots) and C <= _FAR * self.knots[-1].C
+        self.keep(C, self.solve(C, self.ray(C) if is_near else None, share))
+
+    def ray(self, C: float) -> Mixture:
+        """The best multiple of the solution of the largest smaller C: it is feasible here too."""
+        below = max((knot for knot in self.knots if knot.C <= C), key=lambda knot: knot.C)
+        return mixture_of(self.shared.problem, below, None, C)
 
     def fill(self, left: Knot, right: Knot, given: np.ndarray) -> None:
         """Every value of C between two solved ones: mixtures, or a solve and two halves."""
@@ -512,7 +516,7 @@ class _Walk:
         """The share of the tolerance to solve to, where the last mixtures lose this much."""
         if n_inner == 1:
             return 0.98  # no mixture will be made of it
-        return _FINE if loss <= 0.5 * self.deadline.stop.tol else _COARSE
+        return _FINE if loss <= 0.6 * self.deadline.stop.tol else _COARSE
 
     def solve(self, C: float, start: Mixture | None, share: float = _COARSE) -> Knot:
         shared = self.shared

@@ -246,7 +246,7 @@ def _check_classes(classes: np.ndarray, label: np.ndarray) -> None:
     counts = np.bincount(label, minlength=len(classes))
     if counts.min() < 2:
         raise ValueError(
-            f"y: class {classes[counts.argmin()]!r} has a single example, so that leaving it out "
+            f"y: class {classes.tolist()[counts.argmin()]!r} has a single example, so that leaving it out "
             "leaves no such class; drop the example or add another one."
         )
 
