@@ -25,8 +25,9 @@ ORDER = [
     {"prototype_classifier"},
     {"estimators", "multi_prototype", "convex_hull"},
     {"continuation", "margins"},
-    {"multi_prototype_cv", "left_out", "path_points", "bounds"},
+    {"multi_prototype_cv", "left_out", "cross_validation", "path_points", "bounds"},
     {"path_solvers", "plots"},
+    {"path_walk"},
     {"path"},
     {"demo"},
 ]

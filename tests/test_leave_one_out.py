@@ -59,7 +59,8 @@ def test_equals_refitting(machine, intercept, kernel):
     np.testing.assert_array_equal(record.predictions, expected)
     assert record.errors == (expected != y).sum() + (record.ties & (expected == y)).sum()
     assert record.refits + record.skipped == len(y)
-    assert record.known.all() and record.status == "complete"
+    assert record.known.all()
+    assert record.status == "complete"
     assert record.relative_gap <= 1e-6
     assert record.error_rate == pytest.approx(record.errors / len(y))
 
@@ -129,7 +130,8 @@ def test_ties_are_errors():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         record = leave_one_out(MulticlassSVC(C=1e-3, intercept="none", random_state=0), X, y)
-    assert record.ties[8:].all() and record.wrong[8:].all()
+    assert record.ties[8:].all()
+    assert record.wrong[8:].all()
 
 
 def test_time_limit_and_interruption_keep_what_is_known(monkeypatch):
@@ -152,7 +154,8 @@ def test_time_limit_and_interruption_keep_what_is_known(monkeypatch):
     monkeypatch.undo()
     with pytest.warns(UserWarning, match="max_time"):
         record = leave_one_out(MulticlassSVC(C=1.0, random_state=0), X, y, max_time=1e-3)
-    assert record.status == "max_time" and len(record.predictions) == 60
+    assert record.status == "max_time"
+    assert len(record.predictions) == 60
 
 
 def test_other_classifiers_are_refitted():

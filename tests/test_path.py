@@ -28,7 +28,8 @@ def test_values_bracket_those_of_single_fits(machine, kernel, intercept):
     X, y = make_overlapping(n=48)
     parameters = {"machine": machine, "kernel": kernel, "gamma": 0.2, "intercept": intercept}
     path = regularization_path(X, y, Cs=CS, random_state=0, **parameters)
-    assert path.status == "complete" and (path.relative_gap <= 1e-3).all()
+    assert path.status == "complete"
+    assert (path.relative_gap <= 1e-3).all()
     np.testing.assert_allclose(path.gap, path.primal - path.dual, atol=1e-12)
     for at in (0, 3, 6):
         model = single(X, y, CS[at], **parameters)
@@ -51,7 +52,8 @@ def test_other_machines(machine):
     path = regularization_path(X, y, machine=machine, Cs=CS, random_state=0)
     assert (path.relative_gap <= 1e-3).all()
     best = single(X, y, CS[3], machine=machine).certificate_
-    assert path.dual[3] <= best.primal * (1 + 1e-9) and best.dual <= path.primal[3] * (1 + 1e-9)
+    assert path.dual[3] <= best.primal * (1 + 1e-9)
+    assert best.dual <= path.primal[3] * (1 + 1e-9)
 
 
 def test_mixtures_are_certified_without_a_solve():
@@ -92,7 +94,13 @@ def test_weights():
     weight[[3, 9]] = 0.0
     for machine in ("cs", "msvm2"):
         path = regularization_path(
-            X, y, machine=machine, Cs=CS, sample_weight=weight, class_weight={1: 2.0}, random_state=0
+            X,
+            y,
+            machine=machine,
+            Cs=CS,
+            sample_weight=weight,
+            class_weight={1: 2.0},
+            random_state=0,
         )
         model = MulticlassSVC(
             machine=machine, C=CS[4], tol=1e-8, class_weight={1: 2.0}, random_state=0
@@ -107,7 +115,8 @@ def test_static_problem_of_several_prototypes():
     X, y = make_overlapping(n=60, n_classes=3)
     init = 2 * y + (X[:, 0] > 0)
     path = regularization_path(X, y, Cs=CS, n_prototypes=2, init=init, random_state=0)
-    assert (path.relative_gap <= 1e-3).all() and path.coef.shape == (7, 6, 5)
+    assert (path.relative_gap <= 1e-3).all()
+    assert path.coef.shape == (7, 6, 5)
     fitted = MultiPrototypeSVC(
         n_prototypes=2, C=CS[4], init=init, assignment="static", tol=1e-8, random_state=0
     ).fit(X, y)
@@ -126,8 +135,9 @@ def test_static_problem_of_several_prototypes():
 
 def test_automatic_range():
     X, y = make_separable(n=90)
-    path = regularization_path(X, y, n_Cs=12, random_state=0)
-    assert len(path) == 12 and (path.relative_gap <= 1e-3).all()
+    path = regularization_path(X, y, n_points=12, random_state=0)
+    assert len(path) == 12
+    assert (path.relative_gap <= 1e-3).all()
     np.testing.assert_allclose(np.diff(np.log(path.Cs)), np.log(path.Cs[1] / path.Cs[0]))
     # at its end the losses hardly count, at its beginning nearly every example has its full weight
     own = path.dual_coef[0][np.arange(len(y)), y]
@@ -135,7 +145,7 @@ def test_automatic_range():
     assert 0.5 * path.norm2[-1] >= 0.9 * path.primal[-1]
     for machine in ("ww", "llw", "msvm2"):
         other = regularization_path(
-            X, y, machine=machine, kernel="rbf", gamma=0.3, n_Cs=6, random_state=0
+            X, y, machine=machine, kernel="rbf", gamma=0.3, n_points=6, random_state=0
         )
         assert (other.relative_gap <= 1e-3).all()
 
@@ -155,29 +165,33 @@ def test_validation_and_picture():
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
     display = path.plot()
-    assert display.ax_.get_xscale() == "log" and display.figure_ is display.ax_.figure
+    assert display.ax_.get_xscale() == "log"
+    assert display.figure_ is display.ax_.figure
 
 
 def test_time_limit_and_interruption(monkeypatch):
     X, y = make_overlapping(n=60)
-    from polymargin.path import _Walk
+    from polymargin.path_walk import Walk
 
-    whole = _Walk.solve
+    whole = Walk.solve
 
     def interrupted(self, *arguments):
         knot = whole(self, *arguments)
         self.deadline.interrupted = self.shared.n_solves >= 2
         return knot
 
-    monkeypatch.setattr(_Walk, "solve", interrupted)
+    monkeypatch.setattr(Walk, "solve", interrupted)
     with pytest.warns(UserWarning, match="ended early"):
         path = regularization_path(X, y, Cs=np.geomspace(1e-3, 10.0, 9), random_state=0)
-    assert path.status == "interrupted" and len(path) == 9
-    assert (path.dual <= path.primal).all() and not path.converged.all()
+    assert path.status == "interrupted"
+    assert len(path) == 9
+    assert (path.dual <= path.primal).all()
+    assert not path.converged.all()
     monkeypatch.undo()
     with pytest.warns(UserWarning, match="ended early"):
         path = regularization_path(X, y, max_time=1e-4, random_state=0)
-    assert path.status == "max_time" and len(path) == 50
+    assert path.status == "max_time"
+    assert len(path) == 50
 
 
 def test_bad_input():
@@ -185,8 +199,8 @@ def test_bad_input():
     for Cs in ("some", [], [1.0, -1.0], [1.0, np.inf], [np.nan], ["a"]):
         with pytest.raises(ValueError, match="Cs must be"):
             regularization_path(X, y, Cs=Cs)
-    with pytest.raises(ValueError, match="n_Cs"):
-        regularization_path(X, y, n_Cs=1)
+    with pytest.raises(ValueError, match="n_points"):
+        regularization_path(X, y, n_points=1)
     with pytest.raises(ValueError, match="machine"):
         regularization_path(X, y, machine="svm")
     with pytest.raises(ValueError, match="tol"):

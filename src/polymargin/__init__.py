@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from polymargin.bounds import margin_bound as margin_bound
     from polymargin.certificate import Certificate as Certificate
     from polymargin.convex_hull import ConvexHullSVC as ConvexHullSVC
+    from polymargin.cross_validation import gacv as gacv
     from polymargin.estimators import MulticlassSVC as MulticlassSVC
     from polymargin.exceptions import CollapsedModelWarning as CollapsedModelWarning
     from polymargin.exceptions import IndefiniteKernelWarning as IndefiniteKernelWarning
     from polymargin.exceptions import NotSeparableWarning as NotSeparableWarning
-    from polymargin.left_out import gacv as gacv
     from polymargin.left_out import leave_one_out as leave_one_out
     from polymargin.machines import MACHINES as MACHINES
     from polymargin.machines import Machine as Machine
@@ -41,7 +41,7 @@ _HOME = {
     "MultiPrototypeSVCCV": "multi_prototype_cv",
     "MulticlassSVC": "estimators",
     "NotSeparableWarning": "exceptions",
-    "gacv": "left_out",
+    "gacv": "cross_validation",
     "growth_bound": "bounds",
     "leave_one_out": "left_out",
     "margin_bound": "bounds",

@@ -59,7 +59,12 @@ class PairMarginsDisplay:
                 colour = "black" if value > middle else "white"
                 size = "medium" if Q <= 6 else "x-small"
                 ax.text(
-                    column, row, f"{value:.2g}", ha="center", va="center", color=colour,
+                    column,
+                    row,
+                    f"{value:.2g}",
+                    ha="center",
+                    va="center",
+                    color=colour,
                     fontsize=size,
                 )
         ax.set_xticks(np.arange(Q - 1), [str(c) for c in self.classes[:-1]])
