@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from benchmarks import covtype, hulls, linear, machine, machines, path, prototypes, rbf
+from benchmarks import covtype, gacv, hulls, linear, machine, machines, path, prototypes, rbf
 from benchmarks.options import Options
 from benchmarks.report import Report, publish
 
@@ -18,6 +18,7 @@ BENCHMARKS: dict[str, Callable[[Options], Report]] = {
     "prototypes": prototypes.run,
     "hulls": hulls.run,
     "path": path.run,
+    "gacv": gacv.run,
 }
 
 
