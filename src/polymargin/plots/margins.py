@@ -119,7 +119,15 @@ class SlackDistributionDisplay:
             losses = np.sort(self.losses[chosen])
             height = 100.0 * np.arange(len(losses), 0, -1) / n
             ax.step(losses, height, where="post", color=colour, label=f"{label} ({len(losses)})")
-        ax.step(np.sort(self.losses), share, where="post", color=GREY, linestyle="--", label="all")
+        ax.step(
+            np.sort(self.losses),
+            share,
+            where="post",
+            color=GREY,
+            linestyle="--",
+            label="all",
+            zorder=1,
+        )
         ax.set_yscale("log")
         ax.set_xlabel("loss of an example")
         ax.set_ylabel("examples that lose at least as much (%)")

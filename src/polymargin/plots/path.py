@@ -77,13 +77,13 @@ class RegularizationPathDisplay:
         if self.validation_error is not None:
             self._curve(ax, self.validation_error, ORANGE, "validation error")
             best = int(self.validation_error.argmin())
-            ax.axvline(self.Cs[best], color=GREY, linewidth=1, linestyle=":")
-            ax.annotate(
-                f"C = {self.Cs[best]:.3g}: {100.0 * self.validation_error[best]:.2f} %",
-                (self.Cs[best], 100.0 * self.validation_error[best]),
-                xytext=(6, -16),
-                textcoords="offset points",
-                color=ORANGE,
+            lowest = 100.0 * self.validation_error[best]
+            ax.axvline(
+                self.Cs[best],
+                color=GREY,
+                linewidth=1,
+                linestyle=":",
+                label=f"lowest validation error: {lowest:.2f} % at C = {self.Cs[best]:.3g}",
             )
         right = ax.twinx()
         right.plot(self.Cs, 100.0 * self.support_share, color=GREEN, linestyle="--")
@@ -102,6 +102,7 @@ class RegularizationPathDisplay:
             f"relative gap at most {self.relative_gap.max():.1e}",
             fontsize="medium",
         )
+        ax.plot([], [], color=GREEN, linestyle="--", label="support vectors (right)")
         ax.legend(frameon=False, fontsize="small")
         self.ax_, self.support_ax_ = ax, right
         self.figure_ = ax.figure
