@@ -56,7 +56,8 @@ from polymargin.validation import check_number
 
 __all__ = ["LeaveOneOut", "leave_one_out"]
 
-_TOLERANCES = (1e-6, 1e-8, 1e-10, 1e-12)
+_WHOLE = 1e-6  # relative gap of the solution for all examples
+_TOLERANCES = (1e-4, 1e-6, 1e-8, 1e-10, 1e-12)
 _MAX_ITER = 1_000_000
 _SAME = 1e-7  # leads below this share of the scores are ties once no tolerance tells them apart
 
@@ -77,7 +78,8 @@ class LeaveOneOut:
     wrong, ties : (n,) bool
         Where the prediction is an error, and where two classes share the highest score.
     scores : (n, n_classes)
-        Scores of the left-out examples by those models (nan where they have none).
+        Scores of the left-out examples by those models, as accurate as the predictions need (nan
+        where there are none).
     refits, skipped : int
         Models trained anew, and examples without dual weight that needed none.
     known : (n,) bool
@@ -285,7 +287,7 @@ class _WarmRun(_Run):
         whole = model._problem(self.machine, ready, ready.label, np.arange(len(ready.classes)))
         self.problem = whole if self.rescales else with_gram(whole, float(model.cache_mb))
         self.seed = model._seed()
-        self.whole = self._solve(self.problem, _TOLERANCES[0], None, None)
+        self.whole = self._solve(self.problem, _WHOLE, None, None)
         self.start = dual_point(self.problem, self.whole)
         self.bias = free_bias_of(self.problem, self.whole.judgement)
         self.has_weight = np.zeros(len(ready.kept), bool)
