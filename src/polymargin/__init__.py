@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from polymargin.bounds import margin_bound as margin_bound
     from polymargin.certificate import Certificate as Certificate
     from polymargin.convex_hull import ConvexHullSVC as ConvexHullSVC
+    from polymargin.cross_validation import gacv as gacv
     from polymargin.estimators import MulticlassSVC as MulticlassSVC
     from polymargin.exceptions import CollapsedModelWarning as CollapsedModelWarning
     from polymargin.exceptions import DataFileError as DataFileError
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
     from polymargin.export import to_onnx as to_onnx
     from polymargin.files import load as load
     from polymargin.files import save as save
-    from polymargin.leave_one_out import gacv as gacv
-    from polymargin.leave_one_out import leave_one_out as leave_one_out
+    from polymargin.left_out import leave_one_out as leave_one_out
     from polymargin.machines import MACHINES as MACHINES
     from polymargin.machines import Machine as Machine
     from polymargin.margins import margin_record as margin_record
@@ -70,9 +70,9 @@ _HOME = {
     "to_onnx": "export",
     "render_report": "report",
     "write_report": "report",
-    "gacv": "leave_one_out",
+    "gacv": "cross_validation",
     "growth_bound": "bounds",
-    "leave_one_out": "leave_one_out",
+    "leave_one_out": "left_out",
     "margin_bound": "bounds",
     "margin_record": "margins",
     "regularization_path": "path",

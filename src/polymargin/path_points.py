@@ -240,7 +240,7 @@ def values_at(
     classes: np.ndarray,
     validation_labels: np.ndarray | None,
 ) -> Values:
-    """Primal and dual value of a mixture for this C, whose caps the problem has, by known scores."""
+    """Primal and dual value of a mixture for this C (the problem has its caps), by known scores."""
     machine, own, cap = problem.machine, problem.own, problem.cap
     scores = mixture.scores()
     if problem.has_free_bias:
@@ -268,7 +268,8 @@ def values_at(
     validation_error = np.nan
     if validation_labels is not None:
         found = (mixture.validation_scores() + mixture.intercept).argmax(axis=1)
-        validation_error = float((classes[problem.prototype_class[found]] != validation_labels).mean())
+        labels = classes[problem.prototype_class[found]]
+        validation_error = float((labels != validation_labels).mean())
     certificate = certify(primal, dual, problem.kernel_psd)
     return Values(certificate, norm2 * scale**2, scale, training_error, validation_error)
 

@@ -66,7 +66,7 @@ class _MachinePathProgress(_Memory, MachineProgress):
 
 
 class _KnownSweeps(Sweeps):
-    """Sweeps from a point whose scores and prototypes are known: no product before the first pass."""
+    """Sweeps from a point of known scores and prototypes: no product before the first pass."""
 
     known: np.ndarray | None = None
 
@@ -106,9 +106,7 @@ class _AllInside(WorkingSet):
     def refresh(self) -> None:
         """Scores of the set by one product with its kernel matrix."""
         n = len(self.ids)
-        self.F = np.ascontiguousarray(
-            self.duals.tau.T.astype(self.dtype) @ self.pool.rows[:n, :n]
-        )
+        self.F = np.ascontiguousarray(self.duals.tau.T.astype(self.dtype) @ self.pool.rows[:n, :n])
 
     def trim(self) -> None:
         """Nobody leaves: the next value of C may need them."""
@@ -180,7 +178,6 @@ class PathSolver:
             solution.iterations,
         )
 
-
     def last_point(self, solution: Solution) -> tuple[np.ndarray, np.ndarray]:
         """The point of a solution in the variables of the solver."""
         return solution.support, solution.tau
@@ -247,9 +244,7 @@ class _MachinePath(PathSolver):
         stays = self.has_gram or problem.kernel.is_linear
         run = self.alive if stays else None
         if run is None:
-            run = BlockDescent(
-                problem, stop, History(), V, self.seed, self.cache_mb, self.deadline
-            )
+            run = BlockDescent(problem, stop, History(), V, self.seed, self.cache_mb, self.deadline)
             run.takes_all = self.has_gram
         elif V is not None:
             run.V = V.copy()

@@ -103,7 +103,7 @@ def _walk(recipe: Recipe, found: Any, points: int) -> dict[str, Any]:
             X,
             y[train],
             Cs="auto" if recipe.C in ("auto", ["auto"]) else recipe.C,
-            n_Cs=points,
+            n_points=points,
             estimator=recipe.estimator(**changes),
             X_val=X_test if has_test else None,
             y_val=y[test] if has_test else None,

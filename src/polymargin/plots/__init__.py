@@ -4,6 +4,8 @@ from polymargin.plots.confusion import ConfusionDisplay
 from polymargin.plots.decision_regions import DecisionRegionDisplay
 from polymargin.plots.history import HistoryDisplay
 from polymargin.plots.margins import MarginDistributionDisplay
+from polymargin.plots.pair_margins import PairMarginsDisplay, SlackDistributionDisplay
+from polymargin.plots.path import RegularizationPathDisplay
 from polymargin.plots.prototype_images import PrototypeImagesDisplay
 from polymargin.plots.size_accuracy import SizeAccuracyDisplay
 
@@ -12,6 +14,9 @@ __all__ = [
     "DecisionRegionDisplay",
     "HistoryDisplay",
     "MarginDistributionDisplay",
+    "PairMarginsDisplay",
     "PrototypeImagesDisplay",
+    "RegularizationPathDisplay",
     "SizeAccuracyDisplay",
+    "SlackDistributionDisplay",
 ]
