@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from benchmarks import covtype, hulls, linear, machine, machines, prototypes, rbf
+from benchmarks import covtype, hulls, linear, machine, machines, prototypes, radius, rbf
 from benchmarks.options import Options
 from benchmarks.report import Report, publish
 
@@ -17,6 +17,7 @@ BENCHMARKS: dict[str, Callable[[Options], Report]] = {
     "covtype": covtype.run,
     "prototypes": prototypes.run,
     "hulls": hulls.run,
+    "radius": radius.run,
 }
 
 

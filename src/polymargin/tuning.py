@@ -46,7 +46,8 @@ class RadiusMarginTuning:
         start 0 is the coarse look, the last start the descent on all examples; ``slope`` is the
         largest derivative of log ``value`` that the box allows to follow.
     refinement : dict of equally long arrays
-        ``C, gamma, error`` of the cross-validated settings; empty without ``refine``.
+        ``C, gamma, error`` of the cross-validated settings (infinite where a setting was given up
+        before its last fold); empty without ``refine``.
     status : str
         "converged", "max_evaluations", "max_time" or "interrupted".
     n_evaluations : int
