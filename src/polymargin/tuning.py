@@ -96,7 +96,7 @@ def tune_radius_margin(
     class_weight: Any = None,
     tol: float = 1e-3,
     refine: int = 0,
-    n_folds: int = 5,
+    n_folds: int = 3,
     max_time: float | None = None,
     cache_mb: float = 1000,
     n_jobs: int | None = None,
@@ -135,7 +135,7 @@ def tune_radius_margin(
     refine : int, default=0
         Settings around the minimum that are compared by cross-validation afterwards (rbf, poly
         and linear kernels); 10 is a good number where classes overlap.
-    n_folds : int, default=5
+    n_folds : int, default=3
         Folds of that comparison.
     max_time : float or None, default=None
         Seconds; the best point so far is kept.

@@ -147,7 +147,7 @@ class CriterionDisplay:
         levels = low + (max(1.0 - low, 0.5)) * np.linspace(0.0, 1.0, 17) ** 2
         filled = ax.contourf(self.C, self.gamma, height, levels, cmap="cividis", extend="max")
         ax.contour(self.C, self.gamma, height, [-0.001], colors=GREY, linestyles="--")
-        bar = ax.figure.colorbar(filled, ax=ax)
+        bar = ax.figure.colorbar(filled, ax=ax, format="%.2f")
         bar.set_label("log10 of bound / plateau")
         look = self.path_start == 0
         ax.plot(self.path_C[look], self.path_gamma[look], "x", color="white", label="coarse look")
