@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from benchmarks import covtype, gacv, hulls, linear, machine, machines, path, prototypes, rbf
+from benchmarks import (
+    covtype,
+    gacv,
+    hulls,
+    linear,
+    machine,
+    machines,
+    path,
+    prototypes,
+    radius,
+    rbf,
+)
 from benchmarks.options import Options
 from benchmarks.report import Report, publish
 
@@ -19,6 +30,7 @@ BENCHMARKS: dict[str, Callable[[Options], Report]] = {
     "hulls": hulls.run,
     "path": path.run,
     "gacv": gacv.run,
+    "radius": radius.run,
 }
 
 

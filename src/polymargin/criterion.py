@@ -181,10 +181,15 @@ class _Within(Deadline):
 
 
 def solve_at(
-    problem: Problem, sample: Sample, tol: float, deadline: Deadline, start: WarmStart | None
+    problem: Problem,
+    sample: Sample,
+    tol: float,
+    deadline: Deadline,
+    start: WarmStart | None,
+    max_passes: int = _MOST_PASSES,
 ) -> Solution:
     """The machine by block descent, from variables and intercept of a neighbouring setting."""
-    stop = Stop(tol, _MOST_PASSES, deadline.stop.max_time)
+    stop = Stop(tol, max_passes, deadline.stop.max_time)
     signed = None if start is None else -start.alpha
     clock = _Within(deadline, stop)
     run = BlockDescent(

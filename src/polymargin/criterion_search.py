@@ -23,13 +23,22 @@ from polymargin.criterion_plan import Plan, kernel_scale, make_plan
 from polymargin.radius_margin import bound_factor, read_sample
 from polymargin.solvers.base import Deadline, Stop, deferred_interrupt
 
-__all__ = ["Lines", "SearchResult", "TunedValues", "plateau", "search", "tuned_values"]
+__all__ = [
+    "Lines",
+    "SearchResult",
+    "TunedValues",
+    "part_of",
+    "plateau",
+    "search",
+    "tuned_values",
+]
 
 _PART = 300  # examples of the coarse look
 _LOOK_TOL = 1e-2  # relative gaps: of the coarse look, of descents on the part, of the last descent
 _PART_TOL = 1e-5
 _SPHERE_TOL = 1e-6
-_PART_EVALUATIONS = 12
+_PART_EVALUATIONS = 10
+_REACH = 3.0  # of one round of a descent, in each coordinate
 _FACTORS = (1.0, 8.0, 0.125)
 _ON_PLATEAU = 2e-3  # a start must lie below the plateau by this much (of the logarithm)
 
@@ -121,14 +130,20 @@ class _Search:
         return np.where(at_low | at_high, 0.0, gradient)
 
     def descend(self, sample: Sample, setting: Setting, tol: float, most: int) -> Evaluation | None:
-        """L-BFGS-B from a setting; the best evaluation of this descent."""
-        from scipy.optimize import minimize
+        """L-BFGS-B from a setting; the best evaluation of this descent.
 
+        A line search must not leap into a corner of the box, where machines take longest: each
+        round stays within reach of its start, and one that ends at the edge is followed by another.
+        """
         plan = self.plan
+        box = plan.bounds()
+        theta = np.clip(plan.coordinates(setting), box[:, 0], box[:, 1])
         best: Evaluation | None = None
+        used = 0
 
         def value_and_slope(theta: np.ndarray) -> tuple[float, np.ndarray]:
-            nonlocal best
+            nonlocal best, used
+            used += 1
             found = self.look(sample, plan.setting(theta), tol)
             if not np.isfinite(found.log_product):
                 return 1e10, np.zeros(len(theta))
@@ -137,26 +152,43 @@ class _Search:
             parts = [np.atleast_1d(found.slopes[name]) for name in plan.parameters]
             return found.log_product, np.concatenate(parts)
 
-        box = plan.bounds()
-        theta = np.clip(plan.coordinates(setting), box[:, 0], box[:, 1])
+        while used < most:
+            low, high = np.maximum(box[:, 0], theta - _REACH), np.minimum(box[:, 1], theta + _REACH)
+            self.minimize(
+                value_and_slope, theta, np.stack([low, high], axis=1), sample, most - used
+            )
+            if best is None:
+                break
+            theta = plan.coordinates(best.setting)
+            edge = ((theta <= low + 1e-9) & (low > box[:, 0] + 1e-9)) | (
+                (theta >= high - 1e-9) & (high < box[:, 1] - 1e-9)
+            )
+            if not edge.any():
+                break
+        return best
+
+    def minimize(
+        self, function: Any, theta: np.ndarray, box: np.ndarray, sample: Sample, most: int
+    ) -> None:
+        from scipy.optimize import minimize
+
         whole = sample is self.sample
         minimize(
-            value_and_slope,
+            function,
             theta,
             jac=True,
             method="L-BFGS-B",
             bounds=box,
             options={
                 "maxfun": most,
-                "gtol": plan.tol if whole else 10.0 * plan.tol,
+                "gtol": self.plan.tol if whole else 10.0 * self.plan.tol,
                 "ftol": 1e-9 if whole else 1e-5,
                 "maxls": 8,
             },
         )
-        return best
 
     def run(self) -> str:
-        part = _part_of(self.sample, self.plan)
+        part = part_of(self.sample, _PART)
         most = self.plan.max_evaluations
         try:
             start = self.first_settings(part)
@@ -212,10 +244,10 @@ class _Search:
         return found
 
 
-def _part_of(sample: Sample, plan: Plan) -> Sample:
-    """A stratified part of the examples for the first look, every class with some."""
+def part_of(sample: Sample, size: int) -> Sample:
+    """A stratified part of about ``size`` examples, every class with some."""
     n, Q = len(sample.label), sample.n_classes
-    size = max(_PART, 30 * Q)
+    size = max(size, 30 * Q)
     if n <= 1.3 * size:
         return sample
     rng = np.random.default_rng(sample.seed)

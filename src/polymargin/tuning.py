@@ -46,7 +46,8 @@ class RadiusMarginTuning:
         start 0 is the coarse look, the last start the descent on all examples; ``slope`` is the
         largest derivative of log ``value`` that the box allows to follow.
     refinement : dict of equally long arrays
-        ``C, gamma, error`` of the cross-validated settings; empty without ``refine``.
+        ``C, gamma, error`` of the cross-validated settings (infinite where a setting was given up
+        before its last fold); empty without ``refine``.
     status : str
         "converged", "max_evaluations", "max_time" or "interrupted".
     n_evaluations : int
@@ -95,7 +96,7 @@ def tune_radius_margin(
     class_weight: Any = None,
     tol: float = 1e-3,
     refine: int = 0,
-    n_folds: int = 5,
+    n_folds: int = 3,
     max_time: float | None = None,
     cache_mb: float = 1000,
     n_jobs: int | None = None,
@@ -134,7 +135,7 @@ def tune_radius_margin(
     refine : int, default=0
         Settings around the minimum that are compared by cross-validation afterwards (rbf, poly
         and linear kernels); 10 is a good number where classes overlap.
-    n_folds : int, default=5
+    n_folds : int, default=3
         Folds of that comparison.
     max_time : float or None, default=None
         Seconds; the best point so far is kept.

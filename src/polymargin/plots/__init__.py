@@ -1,6 +1,7 @@
 """Pictures: each Display first computes a small record, then draws it with matplotlib."""
 
 from polymargin.plots.confusion import ConfusionDisplay
+from polymargin.plots.criterion import CriterionDisplay
 from polymargin.plots.decision_regions import DecisionRegionDisplay
 from polymargin.plots.history import HistoryDisplay
 from polymargin.plots.margins import MarginDistributionDisplay
@@ -11,6 +12,7 @@ from polymargin.plots.size_accuracy import SizeAccuracyDisplay
 
 __all__ = [
     "ConfusionDisplay",
+    "CriterionDisplay",
     "DecisionRegionDisplay",
     "HistoryDisplay",
     "MarginDistributionDisplay",
