@@ -91,6 +91,20 @@ def test_unlike_features_without_a_scaler(tmp_path):
     agree(model, uneven, tmp_path, "int8")
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("dtype", ["float32", "int16", "int8"])
+def test_polynomials_that_cancel(dtype, tmp_path):
+    """Positive features: kernel values are large and nearly equal, scores are not."""
+    values = (X32 + 20.0).astype(np.float32).astype(np.float64)
+    for y in (Y, Y % 2):
+        model = MulticlassSVC(kernel="poly", coef0=1.0, C=100.0, max_iter=2000).fit(values, y)
+        assert "Sums are in double" in to_c(model, dtype=dtype)
+        _, scores = run_c(model, values, tmp_path, dtype)
+        expected = class_scores(model, values)
+        limit = {"float32": 1e-6, "int16": 1e-3, "int8": 2e-2}[dtype] * np.abs(expected).max()
+        np.testing.assert_allclose(scores, expected, rtol=0, atol=limit)
+
+
 def test_unequal_prototypes(tmp_path):
     for counts, y in (([1, 3, 2, 1], Y), ([1, 3], Y % 2)):
         model = MultiPrototypeSVC(counts, C=0.5, random_state=0).fit(X, y)

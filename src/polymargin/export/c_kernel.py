@@ -19,7 +19,7 @@ __all__ = ["plan_kernel"]
 
 _LARGEST_POWER = 16
 _MOST_CANCELLATION = 300.0
-_SMALL_ERROR = 3e-4  # of the spread of the scores
+_SMALL_ERROR = {"int8": 1e-3, "int16": 3e-4}  # of the spread of the scores
 _ZERO_FROM = 110.0  # expf(-t) is zero in float32 beyond
 
 
@@ -257,7 +257,7 @@ def _coefficient_tables(
     values = tau if style.is_double else float32_of(tau, "coefficients")
     if dtype != "float32":
         q, step = quantise_columns(tau, "int16")
-        if KernelSums(record, V, tau).error(q * step) <= _SMALL_ERROR:
+        if KernelSums(record, V, tau).error(q * step) <= _SMALL_ERROR[dtype]:
             values = q
             steps = float32_of(step, "coefficients")
             tables.append(CArray("coefficient_steps", steps, "The step of each prototype."))
