@@ -82,18 +82,23 @@ class KernelSums:
 
     def __init__(self, record: ExportModel, vectors: np.ndarray, tau: np.ndarray) -> None:
         rows = np.linspace(0, len(vectors) - 1, min(_SAMPLE, len(vectors))).astype(np.intp)
-        points = vectors[rows]
-        norms = squared_norms(points), squared_norms(vectors)
-        self.K = _folded_kernel(record).block(points, vectors, *norms)
+        self.kernel = _folded_kernel(record)
+        self.points = vectors[rows]
+        self.K = self._values(vectors)
         self.tau = tau
-        values = self.K @ tau
-        self.spread = np.maximum(values.std(axis=0), 1e-300)
+        self.sums = self.K @ tau
+        self.spread = np.maximum(self.sums.std(axis=0), 1e-300)
+
+    def _values(self, vectors: np.ndarray) -> np.ndarray:
+        norms = squared_norms(self.points), squared_norms(vectors)
+        return self.kernel.block(self.points, vectors, *norms)
 
     def cancellation(self) -> float:
         """How much larger the terms of a sum are than what is left of them."""
         return float(((np.abs(self.K) @ np.abs(self.tau)).mean(axis=0) / self.spread).max())
 
-    def error(self, rounded: np.ndarray) -> float:
-        """Error of other coefficients, as a share of the spread of the sums."""
-        error = self.K @ (rounded - self.tau)
+    def error(self, tau: np.ndarray, vectors: np.ndarray | None = None) -> float:
+        """Error with other coefficients (and vectors), as a share of the spread of the sums."""
+        K = self.K if vectors is None else self._values(vectors)
+        error = K @ tau - self.sums
         return float((np.sqrt((error**2).mean(axis=0)) / self.spread).max())
