@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from polymargin import ConvexHullSVC, MulticlassSVC, MultiPrototypeSVC
 from polymargin.export import ExportModel, to_c
 from polymargin.export.c_text import c_string
-from polymargin.export.c_writer import constant_bytes
+from polymargin.export.c_writer import constant_bytes, header_and_notes
 
 X, Y = make_overlapping(n=90, d=5)
 X32 = X.astype(np.float32).astype(np.float64)
@@ -89,6 +90,20 @@ def test_unlike_features_without_a_scaler(tmp_path):
     uneven = (X32 * [1.0, 30.0, 0.1, 1000.0, 5.0]).astype(np.float32).astype(np.float64)
     model = MulticlassSVC(C=0.01).fit(uneven, Y)
     agree(model, uneven, tmp_path, "int8")
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("dtype", ["float32", "int16", "int8"])
+def test_polynomials_that_cancel(dtype, tmp_path):
+    """Positive features: kernel values are large and nearly equal, scores are not."""
+    values = (X32 + 20.0).astype(np.float32).astype(np.float64)
+    for y in (Y, Y % 2):
+        model = MulticlassSVC(kernel="poly", coef0=1.0, C=100.0, max_iter=2000).fit(values, y)
+        assert "Sums are in double" in to_c(model, dtype=dtype)
+        _, scores = run_c(model, values, tmp_path, dtype)
+        expected = class_scores(model, values)
+        limit = {"float32": 1e-6, "int16": 1e-3, "int8": 2e-2}[dtype] * np.abs(expected).max()
+        np.testing.assert_allclose(scores, expected, rtol=0, atol=limit)
 
 
 def test_unequal_prototypes(tmp_path):
@@ -249,6 +264,18 @@ def test_size_is_stated():
     assert f"Size: {size} bytes" in text
     assert size == 12 * 5 * 4 + 12 * 4 + 5  # weights, intercepts, where classes begin
     assert constant_bytes(model, "int8") < constant_bytes(model, "int16") < size
+
+
+def test_coarse_headers_carry_a_caution():
+    """Hulls that almost meet: next to nothing is left of the sums."""
+    model = ConvexHullSVC(eta=0.2).fit(X, Y)
+    record = ExportModel.from_estimator(model)
+    assert not any("Caution" in note for note in header_and_notes(record, "int8")[1])
+    close = np.tile(record.vectors.mean(axis=0), (len(record.vectors), 1))
+    close += 1e-7 * (record.vectors - close)
+    text, notes = header_and_notes(replace(record, vectors=close), "float32")
+    assert any("Caution" in note for note in notes)
+    assert "Caution" in text
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from polymargin.export.c_writer import constant_bytes, to_c
+from polymargin.export.c_writer import header_and_notes, to_c
+from polymargin.export.files import write_whole
 from polymargin.export.json_writer import to_json
 from polymargin.export.onnx_writer import to_onnx
 from polymargin.export.record import ExportModel
@@ -75,7 +76,7 @@ def export_model(
     >>> model = MulticlassSVC().fit(*load_iris(return_X_y=True))
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     export_model(model, f"{folder}/iris.h").notes[0]
-    '60 bytes of tables'
+    '76 bytes of tables, 16 bytes of arrays on the stack'
     """
     target = Path(path)
     if to is None:
@@ -88,18 +89,19 @@ def export_model(
     if to not in _WRITERS:
         raise ValueError(f"to must be one of {tuple(_WRITERS)}, got {to!r}.")
     record = ExportModel.from_estimator(model)
-    _WRITERS[to](record, target, **options)
-    return Exported(target, to, target.stat().st_size, _notes(record, to, options))
-
-
-def _notes(record: ExportModel, to: str, options: dict[str, Any]) -> tuple[str, ...]:
-    notes = []
+    notes: list[str] = []
     if to == "c":
-        notes.append(f"{constant_bytes(record, options.get('dtype', 'float32'))} bytes of tables")
-        if not record.is_linear:
-            notes.append("kernel models link with -lm")
+        text, notes = header_and_notes(record, **options)
+        write_whole(target, text.encode("ascii"))
+    else:
+        _WRITERS[to](record, target, **options)
+    return Exported(target, to, target.stat().st_size, (*notes, *_notes(record, to)))
+
+
+def _notes(record: ExportModel, to: str) -> list[str]:
+    notes = []
     if to == "onnx" and record.label_type in ("bool", "float"):
         notes.append(f"labels of type {record.label_type} are written as int64")
     if record.n_classes == 2 and to != "json":
         notes.append("two classes: scores are 0 and decision_function")
-    return tuple(notes)
+    return notes

@@ -8,12 +8,19 @@ import numpy as np
 
 from polymargin.export.c_plan import CPlan, Entry
 from polymargin.export.c_text import CArray, c_float, float32_of
-from polymargin.export.quantisation import corrected_coefficients, quantise_columns
+from polymargin.export.quantisation import (
+    KernelSums,
+    corrected_coefficients,
+    quantise_columns,
+)
 from polymargin.export.record import ExportModel
 
 __all__ = ["plan_kernel"]
 
 _LARGEST_POWER = 16
+_MOST_CANCELLATION = 300.0
+_SMALL_ERROR = {"int8": 3e-3, "int16": 1e-3}  # of the spread of the scores, at most
+_FLOAT_ERROR = 1e-8  # of the terms of a sum: rounding errors average out
 _ZERO_FROM = 110.0  # expf(-t) is zero in float32 beyond
 
 
@@ -21,35 +28,85 @@ def plan_kernel(record: ExportModel, name: str, dtype: str) -> CPlan:
     """Support vectors in the given type; features and kernel values stay floats.
 
     sqrt(gamma) is folded into features and support vectors.  Float headers sum with compensation:
-    coefficients of both signs cancel, and would leave much of the rounding.  Integer headers have
-    one step per feature, and coefficients of 16 bits, since there are many and their errors add up.
+    coefficients of both signs cancel, and would leave much of the rounding.  Polynomial kernels
+    that cancel too much for that are summed in double.  Integer headers have one step per feature.
     """
     assert record.coefficients is not None
     space = _space(record, dtype)
     V, tau = space.vectors, record.coefficients
     plan = CPlan()
     plan.tables = space.entry.arrays()
+    rounded: np.ndarray | None = None
     if dtype == "float32":
         if space.difference_scale is not None and record.scaling is not None:
             scale = float32_of(space.difference_scale, "scale")
             plan.tables.append(CArray("scale", scale, "Of the differences of features."))
-        plan.tables.append(CArray("vectors", float32_of(V, "vectors"), "Support vectors."))
+        q = float32_of(V, "vectors")
+        plan.tables.append(CArray("vectors", q, "Support vectors."))
     else:
         q, step = quantise_columns(V, dtype)
+        rounded = q * step
         plan.tables += [
             CArray("vectors", q, "Support vectors, in steps."),
             CArray("vector_steps", float32_of(step, "vectors"), "The step of each feature."),
         ]
-        tau, remarks = corrected_coefficients(record, V, q * step, tau)
+    scaled = V if space.difference_scale is None else V * space.difference_scale
+    sums = KernelSums(record, scaled, tau)
+    style = _style(record, sums, dtype)
+    if style.is_double and rounded is None:
+        rounded = q.astype(np.float64)
+    if rounded is not None:
+        tau, remarks = corrected_coefficients(record, V, rounded, tau)
         plan.remarks += remarks
-    plan.tables += _coefficient_tables(tau, dtype)
+    plan.remarks += style.remarks
+    values, tau_step = _coefficients(sums, tau, dtype, style)
+    plan.tables += _coefficient_tables(values, tau_step)
+    if dtype == "float32":
+        plan.error = 0.0 if style.is_double else _FLOAT_ERROR * sums.cancellation()
+    else:
+        plan.error = sums.error(values * (1.0 if tau_step is None else tau_step), rounded)
     b = float32_of(record.intercepts, "intercepts")
     plan.tables.append(CArray("intercepts", b, "One per prototype."))
-    plan.functions = [_measure_function(record, space, name, dtype), *_kernel(record, name)]
+    plan.functions = [_measure_function(record, space, name, dtype, style)]
+    plan.functions += _kernel(record, name, style)
     plan.needs = _needs(record)
-    _add_statements(plan, record, space, name, dtype)
-    plan.score = "f[r]"
+    _add_statements(plan, record, space, name, dtype, style)
+    plan.score = "(float)f[r]" if style.is_double else "f[r]"
     return plan
+
+
+@dataclass(frozen=True)
+class _Style:
+    """Arithmetic of the sums: double, float with compensation, or plain float."""
+
+    is_double: bool
+    is_compensated: bool
+
+    @property
+    def real(self) -> str:
+        return "double" if self.is_double else "float"
+
+    @property
+    def remarks(self) -> list[str]:
+        if not self.is_double:
+            return []
+        return [
+            "Sums are in double: the terms of this polynomial kernel nearly cancel. Features of "
+            "mean 0 (StandardScaler) often allow float."
+        ]
+
+    def number(self, value: float) -> str:
+        return f"{value:.17e}" if self.is_double else c_float(value)
+
+    def cast(self, text: str) -> str:
+        return f"(double){text}" if self.is_double else text
+
+
+def _style(record: ExportModel, sums: KernelSums, dtype: str) -> _Style:
+    is_power = record.kernel == "poly" and _is_small_power(record)
+    if is_power and sums.cancellation() > _MOST_CANCELLATION:
+        return _Style(is_double=True, is_compensated=False)
+    return _Style(is_double=False, is_compensated=dtype == "float32")
 
 
 # -- the space of features and support vectors -------------------------------------------------
@@ -98,13 +155,16 @@ def _space(record: ExportModel, dtype: str) -> _Space:
 # -- kernel values -----------------------------------------------------------------------------
 
 
-def _measure_function(record: ExportModel, space: _Space, name: str, dtype: str) -> str:
+def _measure_function(
+    record: ExportModel, space: _Space, name: str, dtype: str, style: _Style
+) -> str:
     """The squared distance to, or inner product with, support vector i."""
-    vector = f"{name}_vectors[i][j]"
-    if dtype != "float32":
-        vector = f"(float){vector}"
+    vector, real = f"{name}_vectors[i][j]", style.real
+    if dtype != "float32" or style.is_double:
+        vector = f"({real}){vector}"
     if record.kernel != "rbf":
-        about, term = "Inner product with support vector i", [f"const float p = z[j] * {vector};"]
+        about = "Inner product with support vector i"
+        term = [f"const {real} p = z[j] * {vector};"]
     else:
         about = "gamma times the squared distance to support vector i"
         if dtype != "float32":
@@ -115,19 +175,18 @@ def _measure_function(record: ExportModel, space: _Space, name: str, dtype: str)
             scale = one if record.scaling is None else f"{name}_scale[j]"
             difference = f"({difference}) * {scale}"
         term = [f"const float t = {difference};", "const float p = t * t;"]
-    add = ["sum += p;"]
-    if dtype == "float32":
+    add, lost, reset = ["sum += p;"], "", ""
+    if style.is_compensated:
         add = ["const float y = p - *lost;", "const float s = sum + y;"]
         add += ["*lost = (s - sum) - y;", "sum = s;"]
         about += "; lost is what rounding added to it"
+        lost, reset = ", float *lost", "    *lost = 0.0f;\n"
     body = "".join(f"        {line}\n" for line in [*term, *add])
-    lost = ", float *lost" if dtype == "float32" else ""
-    reset = "    *lost = 0.0f;\n" if dtype == "float32" else ""
     return (
         f"/* {about}. */\n"
-        f"static inline float {name}_measure(const float *z, int i{lost})\n"
+        f"static inline {real} {name}_measure(const {real} *z, int i{lost})\n"
         f"{{\n"
-        f"    float sum = 0.0f;\n"
+        f"    {real} sum = 0;\n"
         f"    int j;\n{reset}"
         f"    for (j = 0; j < {record.n_features}; ++j) {{\n{body}    }}\n"
         f"    return sum;\n"
@@ -146,24 +205,30 @@ def _needs(record: ExportModel) -> list[str]:
     return ["expf"]
 
 
-def _kernel(record: ExportModel, name: str) -> list[str]:
-    """``name_kernel``: the kernel value of a distance or inner product t - lost."""
-    base = f"const float base = (t + {c_float(record.coef0)}) - lost;"
+def _kernel(record: ExportModel, name: str, style: _Style) -> list[str]:
+    """``name_kernel``: the kernel value of a distance or inner product t (less lost)."""
+    less = " - lost" if style.is_compensated else ""
+    base = f"const {style.real} base = t + {style.number(record.coef0)}{less};"
     if record.kernel == "rbf":
         # also right where squares overflowed: far away is far away
-        value = f"return t < {_ZERO_FROM:.1f}f ? expf(-t) * (1.0f + lost) : 0.0f;"
-        return [_kernel_function(name, [value])]
+        factor = " * (1.0f + lost)" if style.is_compensated else ""
+        lines = [f"return t < {_ZERO_FROM:.1f}f ? expf(-t){factor} : 0.0f;"]
+        return [_kernel_function(name, lines, style)]
     if record.kernel == "sigmoid":
-        return [_tanh_function(name), _kernel_function(name, [base, f"return {name}_tanh(base);"])]
+        lines = [base, f"return {name}_tanh(base);"]
+        return [_tanh_function(name), _kernel_function(name, lines, style)]
     if not _is_small_power(record):
-        return [_kernel_function(name, [base, f"return powf(base, {c_float(record.degree)});"])]
+        lines = [base, f"return powf(base, {c_float(record.degree)});"]
+        return [_kernel_function(name, lines, style)]
     multiply = ["power *= base;"] * (int(record.degree) - 1)
-    return [_kernel_function(name, [base, "float power = base;", *multiply, "return power;"])]
+    lines = [base, f"{style.real} power = base;", *multiply, "return power;"]
+    return [_kernel_function(name, lines, style)]
 
 
-def _kernel_function(name: str, lines: list[str]) -> str:
+def _kernel_function(name: str, lines: list[str], style: _Style) -> str:
     body = "".join(f"    {line}\n" for line in lines)
-    head = f"static inline float {name}_kernel(float t, float lost)"
+    lost = ", float lost" if style.is_compensated else ""
+    head = f"static inline {style.real} {name}_kernel({style.real} t{lost})"
     return f"/* Kernel value. */\n{head}\n{{\n{body}}}\n"
 
 
@@ -188,13 +253,22 @@ def _index_type(largest: int) -> type:
     return np.uint8 if largest < 256 else np.uint16 if largest < 65536 else np.uint32
 
 
-def _coefficient_tables(tau: np.ndarray, dtype: str) -> list[CArray]:
+def _coefficients(
+    sums: KernelSums, tau: np.ndarray, dtype: str, style: _Style
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Coefficients as numbers, or where that costs next to nothing as integers and steps."""
+    if dtype != "float32":
+        q, step = quantise_columns(tau, "int16")
+        rounding = np.abs(sums.K @ (q * step - tau)).max(axis=0) / sums.spread
+        if (rounding <= _SMALL_ERROR[dtype]).all():
+            return q, step
+    return (tau if style.is_double else float32_of(tau, "coefficients")), None
+
+
+def _coefficient_tables(values: np.ndarray, step: np.ndarray | None) -> list[CArray]:
     """Coefficients row by row, or where it is smaller only those that are not zero."""
     tables = []
-    if dtype == "float32":
-        values = float32_of(tau, "coefficients")
-    else:
-        values, step = quantise_columns(tau, "int16")
+    if step is not None:
         steps = float32_of(step, "coefficients")
         tables.append(CArray("coefficient_steps", steps, "The step of each prototype."))
     where = values != 0
@@ -216,35 +290,44 @@ def _coefficient_tables(tau: np.ndarray, dtype: str) -> list[CArray]:
 # -- statements --------------------------------------------------------------------------------
 
 
-def _add_statements(plan: CPlan, record: ExportModel, space: _Space, name: str, dtype: str) -> None:
+def _add_statements(
+    plan: CPlan, record: ExportModel, space: _Space, name: str, dtype: str, style: _Style
+) -> None:
     """Features at entry, then f[r] = sum of coefficient times kernel value, plus intercept."""
     d, R = record.n_features, len(record.intercepts)
-    is_float = dtype == "float32"
     last = []
-    if record.kernel != "rbf" and not is_float:
+    if record.kernel != "rbf" and dtype != "float32":
         # the step of a feature is common to all support vectors: once here, not for each
         last = [f"v *= {name}_vector_steps[j];"]
     changes = [*space.entry.lines(name), *last]
-    source = "z" if changes else "x"
-    plan.locals = [f"float z[{d}];"] if changes else []
-    plan.locals += [f"float f[{R}];"] + ([f"float lost[{R}];"] if is_float else []) + ["int i;"]
-    plan.stack_bytes = 4 * d * bool(changes) + (8 if is_float else 4) * R
+    has_own = bool(changes) or style.is_double
+    size = 8 if style.is_double else 4
+    plan.locals = [f"{style.real} z[{d}];"] if has_own else []
+    plan.locals += [f"{style.real} f[{R}];", "int i;"]
+    plan.locals += [f"float lost[{R}];"] if style.is_compensated else []
+    plan.stack_bytes = size * d * has_own + (size + 4 * style.is_compensated) * R
     plan.prepare = [f"for (j = 0; j < {d}; ++j) {{"]
-    if changes:
+    if has_own:
         plan.prepare += ["    float v = x[j];", f"    if (!{name}_is_number(v)) return -1;"]
-        plan.prepare += [*("    " + line for line in changes), "    z[j] = v;", "}"]
+        plan.prepare += ["    " + line for line in changes]
+        plan.prepare += [f"    z[j] = {style.cast('v')};", "}"]
     else:
         plan.prepare += [f"    if (!{name}_is_number(x[j])) return -1;", "}"]
-    plan.prepare += _sum_lines(plan, record, name, source, is_float)
+    plan.prepare += _sum_lines(plan, record, name, "z" if has_own else "x", style)
 
 
 def _sum_lines(
-    plan: CPlan, record: ExportModel, name: str, source: str, is_float: bool
+    plan: CPlan, record: ExportModel, name: str, source: str, style: _Style
 ) -> list[str]:
     m, R = len(record.vectors), len(record.intercepts)
-    is_sparse = any(table.field == "numbers" for table in plan.tables)
+    tables = {table.field: table for table in plan.tables}
+    is_sparse = "numbers" in tables
     coefficient = f"{name}_coefficients" + ("[next]" if is_sparse else "[i][r]")
-    if is_float:
+    has_steps = "coefficient_steps" in tables
+    if has_steps or (style.is_double and tables["coefficients"].values.dtype != np.float64):
+        coefficient = f"({style.real}){coefficient}"
+    intercept = style.cast(f"{name}_intercepts[r]")
+    if style.is_compensated:
         begin = "{ f[r] = 0.0f; lost[r] = 0.0f; }"
         value = [
             "float rest;",
@@ -257,12 +340,13 @@ def _sum_lines(
             "lost[r] = (s - f[r]) - y;",
             "f[r] = s;",
         ]
-        end = f"f[r] = (f[r] + {name}_intercepts[r]) - lost[r];"
+        end = f"f[r] = (f[r] + {intercept}) - lost[r];"
     else:
-        begin = "f[r] = 0.0f;"
-        value = [f"const float value = {name}_kernel({name}_measure({source}, i), 0.0f);"]
-        add = [f"f[r] += (float){coefficient} * value;"]
-        end = f"f[r] = f[r] * {name}_coefficient_steps[r] + {name}_intercepts[r];"
+        begin = "f[r] = 0;"
+        value = [f"const {style.real} value = {name}_kernel({name}_measure({source}, i));"]
+        add = [f"f[r] += {coefficient} * value;"]
+        step = " * " + style.cast(f"{name}_coefficient_steps[r]") if has_steps else ""
+        end = f"f[r] = f[r]{step} + {intercept};"
     if is_sparse:
         plan.locals.append("int next = 0, last;")
         loop = f"for (last = next + {name}_counts[i]; next < last; ++next) {{"

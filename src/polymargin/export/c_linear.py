@@ -124,6 +124,9 @@ def plan_integer(record: ExportModel, name: str, dtype: str) -> CPlan:
         ),
         CArray("intercepts", float32_of(b, "intercepts"), "One per prototype."),
     ]
+    size = _sizes(record, entry)
+    spread = np.sqrt(((W * size) ** 2).sum(axis=1))
+    plan.error = float((_expected_error(W, size, levels) / np.maximum(spread, 1e-300)).max())
     bound = heaviest * inputs
     limit = "2147483647" if sum_type == "int32_t" else "2^63 - 1"
     plan.remarks.append(
@@ -161,6 +164,14 @@ def _integer_scale(record: ExportModel, levels: int) -> tuple[Entry, np.ndarray,
         return Entry(), W, raw_intercepts
     shift, _, b = centred_weights(record)
     return Entry(shift=shift, scale=factor), even, b
+
+
+def _sizes(record: ExportModel, entry: Entry) -> np.ndarray:
+    """How far features usually are from 0 after the entry."""
+    mean, spread = raw_statistics(record)
+    if entry.shift is None:
+        return np.hypot(mean, spread)
+    return np.hypot(mean - entry.shift, spread) * np.asarray(entry.scale)
 
 
 def _equal_columns(W: np.ndarray, spread: np.ndarray) -> np.ndarray:

@@ -10,6 +10,8 @@ from polymargin.export.c_text import CArray, c_float, float32_of
 
 __all__ = ["CPlan", "Entry"]
 
+_COARSE = 0.02  # an error of the scores that may change labels
+
 
 @dataclass(frozen=True, eq=False)
 class Entry:
@@ -80,6 +82,8 @@ class CPlan:
         Functions of math.h.
     remarks : list of str
         Sentences for the comment at the top.
+    error : float
+        Expected error of the scores, as a share of their spread.
     """
 
     tables: list[CArray] = field(default_factory=list)
@@ -90,6 +94,17 @@ class CPlan:
     stack_bytes: int = 0
     needs: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
+    error: float = 0.0
+
+    def cautions(self) -> list[str]:
+        """What speaks against using the header."""
+        if self.error <= _COARSE:
+            return []
+        return [
+            f"Caution: scores are off by about {100.0 * self.error:.0f} percent of their spread "
+            "among the support vectors; use a finer dtype or ONNX, or scale the features and train "
+            "again."
+        ]
 
     @property
     def n_bytes(self) -> int:

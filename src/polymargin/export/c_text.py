@@ -22,6 +22,7 @@ _CPP_WORDS = (
 _KEYWORDS = frozenset(f"{_C_WORDS} {_CPP_WORDS}".split(" "))
 _TYPES = {
     "float32": "float",
+    "float64": "double",
     "int8": "int8_t",
     "int16": "int16_t",
     "int32": "int32_t",
@@ -118,6 +119,8 @@ def _row(values: np.ndarray) -> str:
 def _words(values: np.ndarray) -> list[str]:
     if values.dtype == np.float32:
         return [f"{value:.8e}f" for value in values.tolist()]
+    if values.dtype == np.float64:
+        return [f"{value:.17e}" for value in values.tolist()]
     if values.dtype == np.int64:
         return [f"INT64_C({value})" for value in values.tolist()]
     return [str(value) for value in values.tolist()]

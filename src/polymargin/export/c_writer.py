@@ -16,7 +16,7 @@ from polymargin.export.files import write_whole
 from polymargin.export.labels import fits_int64
 from polymargin.export.record import ExportModel
 
-__all__ = ["constant_bytes", "to_c"]
+__all__ = ["constant_bytes", "header_and_notes", "to_c"]
 
 _DTYPES = ("float32", "int16", "int8")
 _LARGEST_FLOAT = "3.40282347e+38f"
@@ -49,14 +49,31 @@ def to_c(
     str
         The text of the header.
     """
-    check_name(name)
-    if dtype not in _DTYPES:
-        raise ValueError(f"dtype must be one of {_DTYPES}, got {dtype!r}.")
-    record = ExportModel.from_estimator(model)
-    text = _header(record, _plan(record, dtype, name), dtype, name)
+    text, _ = header_and_notes(ExportModel.from_estimator(model), dtype, name)
     if path is not None:
         write_whole(path, text.encode("ascii"))
     return text
+
+
+def header_and_notes(
+    record: ExportModel, dtype: str = "float32", name: str = "polymargin_model"
+) -> tuple[str, list[str]]:
+    """The text of the header, and what its user should know.
+
+    Parameters
+    ----------
+    record : ExportModel
+    dtype, name
+        As in ``to_c``.
+    """
+    check_name(name)
+    if dtype not in _DTYPES:
+        raise ValueError(f"dtype must be one of {_DTYPES}, got {dtype!r}.")
+    plan = _plan(record, dtype, name)
+    notes = [f"{plan.n_bytes} bytes of tables, {plan.stack_bytes} bytes of arrays on the stack"]
+    if plan.needs:
+        notes.append(f"needs {', '.join(plan.needs)} of math.h: link with -lm")
+    return _header(record, plan, dtype, name), [*notes, *plan.cautions()]
 
 
 def constant_bytes(model: Any, dtype: str = "float32") -> int:
@@ -135,6 +152,7 @@ def _top_comment(record: ExportModel, plan: CPlan, dtype: str, name: str) -> str
             else "; the highest wins, the first among equals."
         )
         + " Where a feature is NaN or infinite, or scores overflow, the class is -1.",
+        *plan.cautions(),
         *plan.remarks,
         *_training_remarks(record),
         *_feature_remarks(record),
