@@ -129,6 +129,25 @@ def test_without_header(tmp_path):
     assert read_data(write(tmp_path, "0,1,label\n1,2,3\n3,4,5\n")).feature_names == ["0", "1"]
 
 
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("0,1,2,label\n5,6,7,x\n8,9,1,y\n", 2),  # a data frame without names
+        ("1,2,label\n5,6,x\n8,9,y\n", 2),
+        ("0,1,2,3\n5,6,7,0\n8,9,1,1\n", 2),
+        ("0,1,x\n5,6,y\n8,9,x\n", 3),
+        ("0,3,x\n5,6,y\n8,9,z\n", 3),
+        ("5,1,0\n5,6,1\n8,9,0\n", 3),
+        ("a,b,c\nd,e,f\n", 1),
+    ],
+)
+def test_header_is_found(tmp_path, text, rows):
+    try:
+        assert read_data(write(tmp_path, text)).X.shape[0] == rows
+    except DataFileError as error:
+        assert "'d' is not a number" in str(error)  # noqa: PT017
+
+
 def test_header_by_order(tmp_path):
     path = write(tmp_path, "1,2,3\n4,5,6\n")
     assert read_data(path, header=True).X.shape == (1, 2)

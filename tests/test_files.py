@@ -43,6 +43,8 @@ MODELS = {
     "prototypes": MultiPrototypeSVC(2, annealing=Annealing(), random_state=0),
     "prototypes-rbf": MultiPrototypeSVC(2, kernel="rbf", random_state=0),
     "random state": MultiPrototypeSVC(2, random_state=np.random.RandomState(0)),
+    "tuned": MulticlassSVC("msvm2", C="radius-margin", kernel="rbf", random_state=0),
+    "widths": MulticlassSVC(kernel="rbf", gamma=np.array([0.1, 0.2, 0.3, 0.4]), random_state=0),
     "hull": ConvexHullSVC(eta=0.1),
     "hull-linear": ConvexHullSVC(eta=0.1, kernel="linear"),
     "pipeline": make_pipeline(StandardScaler(), MultiPrototypeSVC(2, random_state=0)),

@@ -144,9 +144,13 @@ def _has_header(rows: list[list[str]], label: str | int | None) -> bool:
     for c, text in enumerate(first):
         if not _is_number(text) and all(_is_number(row[c]) for row in body):
             return True
-    # every column is text: names do not come again below
+    # names do not come again below: where every column is text, or numbered from 0 or 1
     words = [c for c, text in enumerate(first) if not _is_number(text)]
-    return len(words) == len(first) and not any(row[c] == first[c] for row in body for c in words)
+    numbered = [text for text in first if _is_number(text)]
+    counted = [[str(k + start) for k in range(len(numbered))] for start in (0, 1)]
+    if words and (not numbered or (len(numbered) > 1 and numbered in counted)):
+        return not any(row[c] == first[c] for row in body for c in words)
+    return len(numbered) > 2 and numbered in counted and body[0] not in counted
 
 
 def column_roles(
