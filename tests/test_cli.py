@@ -392,6 +392,24 @@ def test_info(home):
     assert record["library"] == polymargin.__version__
 
 
+@pytest.mark.parametrize(
+    ("primal", "dual", "words"),
+    [
+        (10.0, 10.0, "at most 0 % above"),
+        (1.001, 1.0, "at most 0.1 % above"),
+        (1.0012341, 1.0, "at most 0.124 % above"),
+        (30.0, 10.0, "at most 200 % above"),
+        (10.0, -1.0, "no bound yet"),
+        (np.inf, 1.0, "unknown gap"),
+    ],
+)
+def test_what_is_said_of_a_certificate_holds(primal, dual, words):
+    from polymargin.cli.describe import certificate_words
+
+    certificate = {"primal": primal, "dual": dual, "gap": primal - dual}
+    assert words in certificate_words({"certificate": certificate, "status": "converged"})
+
+
 def test_two_classes(tmp_path, iris):
     X, y = iris
     (tmp_path / "two.csv").write_text(csv_text(X[:100], y[:100]))

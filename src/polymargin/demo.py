@@ -115,11 +115,12 @@ def run(page: str | None, say: Callable[[str], None] = print, show: bool = True)
 
 def _words(model: MultiPrototypeSVC) -> str:
     certificate = model.certificate_
+    gap = 1e-3 * np.ceil(1e5 * certificate.relative_gap)
     moves = "no reassignment improves it" if model.stationary_ else "reassignments may improve it"
     return (
         f"Certificate of the multi-prototype model: with its assignment of images to prototypes\n"
         f"the best possible objective lies between {certificate.dual:.6g} and "
-        f"{certificate.primal:.6g},\nat most {100 * certificate.relative_gap:.3f} % below this "
+        f"{certificate.primal:.6g},\nat most {gap:.3f} % below this "
         f"model; {moves};\n"
         f"{model.alive_.sum()} of {len(model.alive_)} prototypes win training images."
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -74,13 +75,25 @@ def certificate_words(record: dict[str, Any]) -> str:
     certificate = record.get("certificate")
     if certificate is None:
         return "none"
-    gap = certificate["relative_gap"]
-    if not np.isfinite(gap):
+    primal, dual = certificate["primal"], certificate["dual"]
+    if not np.isfinite(primal):
         return f"unknown gap ({record['status']})"
+    if primal > 0 >= dual:
+        return f"no bound yet ({record['status']}): the objective is {primal:.6g}, dual {dual:.6g}"
+    excess = certificate["gap"] / dual if dual > 0 else 0.0
+    which = "for this assignment to prototypes " if "energy" in record else ""
     return (
-        f"at most {100 * gap:.3g} % above the best possible objective ({record['status']}): it "
-        f"lies between {certificate['dual']:.6g} and {certificate['primal']:.6g}"
+        f"{which}at most {rounded_up(100 * excess)} % above the best possible objective "
+        f"({record['status']}): it lies between {dual:.6g} and {primal:.6g}"
     )
+
+
+def rounded_up(value: float) -> str:
+    """Three digits that are not less than the value: what is claimed must hold."""
+    if value <= 0:
+        return "0"
+    unit = 10.0 ** (math.floor(math.log10(value)) - 2)
+    return f"{math.ceil(value / unit * (1 - 1e-12)) * unit:.3g}"
 
 
 def title_of(record: dict[str, Any]) -> str:
