@@ -148,6 +148,14 @@ def test_header_is_found(tmp_path, text, rows):
         assert "'d' is not a number" in str(error)  # noqa: PT017
 
 
+def test_a_column_without_name(tmp_path):
+    path = write(tmp_path, ",a,l\n0,5,x\n1,6,y\n")
+    data = read_data(path)
+    assert data.feature_names == ["column 0", "a"]
+    assert "--ignore 0" in data.notes[0]
+    assert read_data(path, ignore=["0"]).feature_names == ["a"]
+
+
 def test_header_by_order(tmp_path):
     path = write(tmp_path, "1,2,3\n4,5,6\n")
     assert read_data(path, header=True).X.shape == (1, 2)

@@ -67,8 +67,10 @@ def read_delimited(
         )
     names = None
     if header or (header is None and _has_header(rows, label)):
-        names = [name.strip() for name in rows[0]]
+        names = [name.strip() or f"column {c}" for c, name in enumerate(rows[0])]
     notes: list[str] = []
+    if names is not None and not rows[0][0].strip() and wanted is None:
+        notes.append("the first column has no name: if it numbers the rows, use --ignore 0")
     role, label_column = column_roles(
         source, n_columns, names, label, ignore, wanted, need_label, notes
     )
