@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -35,36 +35,18 @@ def plan_kernel(record: ExportModel, name: str, dtype: str) -> CPlan:
     space = _space(record, dtype)
     V, tau = space.vectors, record.coefficients
     plan = CPlan()
-    plan.tables = space.entry.arrays()
-    rounded: np.ndarray | None = None
-    if dtype == "float32":
-        if space.difference_scale is not None and record.scaling is not None:
-            scale = float32_of(space.difference_scale, "scale")
-            plan.tables.append(CArray("scale", scale, "Of the differences of features."))
-        q = float32_of(V, "vectors")
-        plan.tables.append(CArray("vectors", q, "Support vectors."))
-    else:
-        q, step = quantise_columns(V, dtype)
-        rounded = q * step
-        plan.tables += [
-            CArray("vectors", q, "Support vectors, in steps."),
-            CArray("vector_steps", float32_of(step, "vectors"), "The step of each feature."),
-        ]
-    scaled = V if space.difference_scale is None else V * space.difference_scale
-    sums = KernelSums(record, scaled, tau)
+    plan.tables, rounded = _vector_tables(record, space, dtype)
+    sums = KernelSums(record, V * space.difference_scale, tau)
     style = _style(record, sums, dtype)
-    if style.is_double and rounded is None:
-        rounded = q.astype(np.float64)
-    if rounded is not None:
+    if style.is_double or dtype != "float32":
         tau, remarks = corrected_coefficients(record, V, rounded, tau)
-        plan.remarks += remarks
-    plan.remarks += style.remarks
-    values, tau_step = _coefficients(sums, tau, dtype, style)
-    plan.tables += _coefficient_tables(values, tau_step)
-    if dtype == "float32":
-        plan.error = 0.0 if style.is_double else _FLOAT_ERROR * sums.cancellation()
-    else:
-        plan.error = sums.error(values * (1.0 if tau_step is None else tau_step), rounded)
+        plan.remarks += [*remarks, *style.remarks]
+    values, step = _coefficients(sums, tau, dtype, style)
+    plan.tables += _coefficient_tables(values, step)
+    if dtype != "float32":
+        plan.error = sums.error(values * (1.0 if step is None else step), rounded)
+    elif not style.is_double:
+        plan.error = _FLOAT_ERROR * sums.cancellation()
     b = float32_of(record.intercepts, "intercepts")
     plan.tables.append(CArray("intercepts", b, "One per prototype."))
     plan.functions = [_measure_function(record, space, name, dtype, style)]
@@ -73,6 +55,25 @@ def plan_kernel(record: ExportModel, name: str, dtype: str) -> CPlan:
     _add_statements(plan, record, space, name, dtype, style)
     plan.score = "(float)f[r]" if style.is_double else "f[r]"
     return plan
+
+
+def _vector_tables(
+    record: ExportModel, space: _Space, dtype: str
+) -> tuple[list[CArray], np.ndarray]:
+    """Tables of entry and support vectors, and the vectors as these have them."""
+    tables = space.entry.arrays()
+    if dtype != "float32":
+        q, step = quantise_columns(space.vectors, dtype)
+        steps = float32_of(step, "vectors")
+        tables.append(CArray("vectors", q, "Support vectors, in steps."))
+        tables.append(CArray("vector_steps", steps, "The step of each feature."))
+        return tables, q * step
+    if space.has_raw_features and record.scaling is not None:
+        scale = float32_of(space.difference_scale, "scale")
+        tables.append(CArray("scale", scale, "Of the differences of features."))
+    vectors = float32_of(space.vectors, "vectors")
+    tables.append(CArray("vectors", vectors, "Support vectors."))
+    return tables, vectors.astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -116,13 +117,14 @@ def _style(record: ExportModel, sums: KernelSums, dtype: str) -> _Style:
 class _Space:
     """Where features and support vectors meet.
 
-    ``difference_scale`` (d,) means: raw features, whose differences from the support vectors are
-    scaled one by one.
+    With ``has_raw_features`` differences from the support vectors are scaled one by one, by
+    ``difference_scale``.
     """
 
     entry: Entry
     vectors: np.ndarray
-    difference_scale: np.ndarray | None = None
+    has_raw_features: bool = False
+    difference_scale: np.ndarray = field(default_factory=lambda: np.ones(1))
 
 
 def _space(record: ExportModel, dtype: str) -> _Space:
@@ -133,8 +135,8 @@ def _space(record: ExportModel, dtype: str) -> _Space:
         # Raw features are often exact in float32 (counts, pixels), and so are their differences;
         # scaled ones and their support vectors would be rounded before they cancel.
         if scaling is None:
-            return _Space(Entry(), V, np.full(record.n_features, factor))
-        return _Space(Entry(), scaling.shift + V / scaling.scale, scaling.scale * factor)
+            return _Space(Entry(), V, True, np.full(record.n_features, factor))
+        return _Space(Entry(), scaling.shift + V / scaling.scale, True, scaling.scale * factor)
     V = V * factor
     entry = Entry(scale=factor)
     if scaling is not None:
@@ -170,7 +172,7 @@ def _measure_function(
         if dtype != "float32":
             vector = f"{name}_vector_steps[j] * {vector}"
         difference = f"z[j] - {vector}"
-        if space.difference_scale is not None:
+        if space.has_raw_features:
             one = c_float(space.difference_scale[0])
             scale = one if record.scaling is None else f"{name}_scale[j]"
             difference = f"({difference}) * {scale}"

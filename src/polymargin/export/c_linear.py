@@ -21,6 +21,7 @@ _INPUT_LEVELS = 32767
 _FEWEST_INPUT_LEVELS = 4095
 _INT32 = 2**31 - 1
 _LITTLE_GAIN = 1.5  # times the least error is still good enough
+_NEAR_ZERO = 1.2  # mean squares this little above variances need no shift
 _NO_ERROR = 0.002  # of the spread of the scores
 
 
@@ -162,6 +163,9 @@ def _integer_scale(record: ExportModel, levels: int) -> tuple[Entry, np.ndarray,
     typical = np.sqrt(((W * spread) ** 2).sum(axis=1))
     if ((raw_error <= _LITTLE_GAIN * even_error) | (raw_error <= _NO_ERROR * typical)).all():
         return Entry(), W, raw_intercepts
+    weight = np.abs(W)
+    if (weight @ np.hypot(mean, spread) <= _NEAR_ZERO * (weight @ spread)).all():
+        return Entry(scale=factor), even, raw_intercepts  # sparse features: zeros stay zeros
     shift, _, b = centred_weights(record)
     return Entry(shift=shift, scale=factor), even, b
 
@@ -169,9 +173,9 @@ def _integer_scale(record: ExportModel, levels: int) -> tuple[Entry, np.ndarray,
 def _sizes(record: ExportModel, entry: Entry) -> np.ndarray:
     """How far features usually are from 0 after the entry."""
     mean, spread = raw_statistics(record)
-    if entry.shift is None:
-        return np.hypot(mean, spread)
-    return np.hypot(mean - entry.shift, spread) * np.asarray(entry.scale)
+    shift = 0.0 if entry.shift is None else entry.shift
+    scale = 1.0 if entry.scale is None else entry.scale
+    return np.hypot(mean - shift, spread) * scale
 
 
 def _equal_columns(W: np.ndarray, spread: np.ndarray) -> np.ndarray:

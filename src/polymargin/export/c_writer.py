@@ -139,7 +139,7 @@ def _top_comment(record: ExportModel, plan: CPlan, dtype: str, name: str) -> str
     libraries = ", ".join(plan.needs)
     kind = "" if record.kind == "kernel" else f"{record.kind}, "
     paragraphs = [
-        f"{name}: {record.estimator} ({kind}{record.kernel} kernel) with {d} features "
+        f"{name}: {c_comment(record.estimator)} ({kind}{record.kernel} kernel) with {d} features "
         f"and {Q} classes, weights of type {dtype}; written by polymargin {version}.",
         f"Size: {plan.n_bytes} bytes of tables, {plan.stack_bytes} bytes of arrays on the stack. "
         + (f"Library functions: {libraries}." if plan.needs else "No library functions."),
@@ -170,11 +170,11 @@ def _top_comment(record: ExportModel, plan: CPlan, dtype: str, name: str) -> str
         if paragraph is None:
             lines += [*example, ""]
         else:
-            lines += [*textwrap.wrap(c_comment_line(paragraph), 94), ""]
+            lines += [*textwrap.wrap(_sentence(paragraph), 94), ""]
     return "/*\n" + "\n".join(f" * {line}".rstrip() for line in lines[:-1]) + "\n */\n"
 
 
-def c_comment_line(text: str) -> str:
+def _sentence(text: str) -> str:
     """Sentences of our own keep their signs, except those that end or open a comment."""
     return text.replace("*/", "* /").replace("/*", "/ *")
 
