@@ -27,7 +27,7 @@ SETS = ("wine", "glass", "vehicle", "segment", "satimage")
 SPLITS = 5
 LARGEST_TRAIN = 1500
 FOLDS = 5
-REFINE = 10
+REFINE = 8
 C_GRID = tuple(2.0**power for power in range(-7, 8, 2))
 GAMMA_GRID = tuple(2.0**power for power in range(-8, 7, 2))  # divided by the number of features
 SPEED_TARGET = 10.0
@@ -154,8 +154,8 @@ def summarise(splits: list[dict[str, Any]], quick: bool = False) -> Report:
         "examples for training, at most 1500). Grid: 5-fold cross-validation of "
         '`MulticlassSVC("msvm2", kernel="rbf")` on 8 x 8 values, C = 2^-7, 2^-5, ..., 2^7 and '
         "gamma = 2^-8, ..., 2^6 over the number of features, and the last fit. Criterion: "
-        "`tune_radius_margin(X, y)`. Refined: `tune_radius_margin(X, y, refine=10)`, which "
-        "compares up to ten settings around the minimum of the criterion by 3-fold "
+        "`tune_radius_margin(X, y)`. Refined: `tune_radius_margin(X, y, refine=8)`, which "
+        "compares up to eight settings around the minimum of the criterion by 3-fold "
         "cross-validation. Ratio: "
         "seconds of the grid over seconds of the tuning.",
         COLUMNS,

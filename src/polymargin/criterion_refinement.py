@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from polymargin.criterion import Sample, Setting, WarmStart, solve_at
+from polymargin.criterion_plan import kernel_scale
 from polymargin.machines import MACHINES
 from polymargin.problem import Problem, row_blocks
 from polymargin.solvers.base import Deadline, Solution
@@ -23,6 +24,8 @@ __all__ = ["CrossValidation", "fold_of_each", "refine"]
 _TOL = 1e-2  # labels hardly change with the last digits of the machine
 _PASSES = 150
 _LEAST_POWER = 0.4
+_LARGEST_C = 60.0
+"""In units of one over the spread of the examples in feature space: beyond it, fits are slow."""
 _FIRST_STEP = {"C": 8.0, "gamma": 0.25}
 _MOVES = ({"C": 1}, {"C": 1, "gamma": 1}, {"gamma": 1}, {"C": -1}, {"gamma": -1})
 """Factors and their powers, in the order tried: the criterion errs towards small C, large gamma."""
@@ -129,6 +132,8 @@ def refine(
     power, at, failed = 1.0, 0, 0
     while moves and len(seen) < n_settings and deadline.why_end() is None:
         there = _moved(best, moves[at % len(moves)], power, box)
+        if there is not None and there.C * kernel_scale(sample, there) > _LARGEST_C:
+            there = None
         error = np.inf
         if there is not None and all(not _is_same(there, other) for other, _ in seen):
             error = error_at(there)

@@ -33,11 +33,11 @@ __all__ = [
     "tuned_values",
 ]
 
-_PART = 300  # examples of the coarse look
+_PART = 200  # examples of the coarse look
 _LOOK_TOL = 1e-2  # relative gaps: of the coarse look, of descents on the part, of the last descent
-_PART_TOL = 1e-5
+_PART_TOL = 1e-4
 _SPHERE_TOL = 1e-6
-_PART_EVALUATIONS = 10
+_PART_EVALUATIONS = 8
 _REACH = 3.0  # of one round of a descent, in each coordinate
 _FACTORS = (1.0, 8.0, 0.125)
 _ON_PLATEAU = 2e-3  # a start must lie below the plateau by this much (of the logarithm)

@@ -134,7 +134,7 @@ def tune_radius_margin(
         tolerance 1e-3.
     refine : int, default=0
         Settings around the minimum that are compared by cross-validation afterwards (rbf, poly
-        and linear kernels); 10 is a good number where classes overlap.
+        and linear kernels); 8 is a good number where classes overlap.
     n_folds : int, default=3
         Folds of that comparison.
     max_time : float or None, default=None
