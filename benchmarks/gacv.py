@@ -22,7 +22,7 @@ from polymargin import MulticlassSVC, gacv, leave_one_out
 
 __all__ = ["run"]
 
-SETS = ("iris", "wine", "glass", "ecoli")
+SETS = ("soybean_small", "iris", "wine", "glass", "ecoli")
 CS = (0.1, 1.0, 10.0)
 WIDTHS = (0.1, 0.5, 2.0)  # times 1 / number of features
 

@@ -405,7 +405,7 @@ class _PlainRun(_Run):
     """Any other classifier: a clone is trained from scratch without every example."""
 
     def __init__(self, estimator: Any, X: Any, y: Any, sample_weight: Any) -> None:
-        if not is_classifier(estimator):
+        if not (hasattr(estimator, "fit") and is_classifier(estimator)):
             raise ValueError(f"estimator must be a classifier, got {estimator!r}.")
         self.estimator = estimator
         self.X = X.tocsr() if sp.issparse(X) else X
