@@ -165,7 +165,7 @@ class CriterionDisplay:
             )
         self._mark(ax, *self.chosen)
         legend = ax.legend(loc="upper left", facecolor=GREY)
-        legend.get_frame().set_alpha(0.8)
+        legend.get_frame().set(alpha=0.8)
         ax.set_xscale("log")
         ax.set_yscale("log")
         ax.set_xlabel("C")
