@@ -14,8 +14,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .NOTPARALLEL:
 .PHONY: demo test lint types bench docs clean help
 
-demo: $(VENV)/.installed-all ## a first tour of the package
-	$(BIN)/python -m polymargin.demo
+demo: $(VENV)/.installed-all ## a first tour: table and polymargin-demo.html
+	$(BIN)/polymargin demo
 
 test: $(VENV)/.installed-test ## the test suite; PYTEST_ARGS="-m 'not slow'" to choose
 	$(BIN)/python -m pytest -q $(PYTEST_ARGS)

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from benchmarks import covtype, hulls, linear, machine, machines, prototypes, rbf
+from benchmarks import (
+    covtype,
+    gacv,
+    hulls,
+    linear,
+    machine,
+    machines,
+    path,
+    prototypes,
+    radius,
+    rbf,
+)
 from benchmarks.options import Options
 from benchmarks.report import Report, publish
 
@@ -17,6 +28,9 @@ BENCHMARKS: dict[str, Callable[[Options], Report]] = {
     "covtype": covtype.run,
     "prototypes": prototypes.run,
     "hulls": hulls.run,
+    "path": path.run,
+    "gacv": gacv.run,
+    "radius": radius.run,
 }
 
 

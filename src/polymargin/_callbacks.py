@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from polymargin.history import AnyCheck, format_check
+from polymargin.history import AnyCheck, Watcher, format_check
 from polymargin.problem import Problem
 
 try:
@@ -26,7 +27,19 @@ except ImportError:  # scikit-learn before 1.9
         return method
 
 
-__all__ = ["CallbackSupport", "FitReporter", "with_callbacks"]
+__all__ = ["CallbackSupport", "FitReporter", "watched", "with_callbacks"]
+
+_outsiders: list[Watcher] = []
+
+
+@contextmanager
+def watched(watcher: Watcher) -> Iterator[None]:
+    """Let ``watcher`` see every check of every fit that starts inside, in any thread."""
+    _outsiders.append(watcher)
+    try:
+        yield
+    finally:
+        _outsiders.remove(watcher)
 
 
 class FitReporter:
@@ -66,7 +79,7 @@ class FitReporter:
             found.append(_print)
         if self.context is not None:
             found.append(self._call)
-        return tuple(found)
+        return (*found, *_outsiders)
 
     def _call(self, check: AnyCheck, snapshot: Callable[[], tuple[np.ndarray, np.ndarray]]) -> bool:
         support, tau = snapshot()

@@ -25,6 +25,7 @@ FASTMATH = frozenset({"reassoc", "nsz", "contract", "arcp"})
 _COMPILED_SOURCES = (
     "_jit.py",
     "circulation.py",
+    "datasets/parsing.py",
     "fields.py",
     "solvers/patterns.py",
     "solvers/block_body.py",
@@ -34,6 +35,7 @@ _COMPILED_SOURCES = (
     "solvers/pairs.py",
     "solvers/smo_steps.py",
     "solvers/smo_selection.py",
+    "solvers/enclosing.py",
 )
 
 Function = TypeVar("Function", bound=Callable[..., Any])

@@ -128,7 +128,9 @@ def _losses(
     slacks[rows] = np.maximum(0.0, 1.0 - margin)
 
 
-def judge(problem: Problem, support: np.ndarray, tau: np.ndarray) -> Judgement:
+def judge(
+    problem: Problem, support: np.ndarray, tau: np.ndarray, scores_of_all: np.ndarray | None = None
+) -> Judgement:
     """Certify the dual point whose rows ``support`` are ``tau`` (all others zero).
 
     Soft margin: P - D of (1.1) and (1.2).  Hard margin: the rescaled pair (1.12).
@@ -138,6 +140,8 @@ def judge(problem: Problem, support: np.ndarray, tau: np.ndarray) -> Judgement:
     problem : Problem
     support : (s,) pattern numbers.
     tau : (s, R) their variables, feasible for (1.2).
+    scores_of_all : (n, R) or None
+        Receives the scores of all patterns.
 
     Returns
     -------
@@ -153,7 +157,9 @@ def judge(problem: Problem, support: np.ndarray, tau: np.ndarray) -> Judgement:
     margins = np.empty(n)
     slacks = np.empty(n)
     source = _Scores(problem, support, tau)
-    kept_scores = None if problem.kernel.is_linear else np.zeros((n, R))
+    kept_scores = scores_of_all
+    if kept_scores is None and not problem.kernel.is_linear:
+        kept_scores = np.zeros((n, R))
 
     def look(rows: slice) -> None:
         scores = source.block(rows)
@@ -163,7 +169,7 @@ def judge(problem: Problem, support: np.ndarray, tau: np.ndarray) -> Judgement:
 
     run_blocks(look, n, source.block_size, problem.n_jobs)
     norm2, cross = source.norm2, source.cross
-    if kept_scores is not None:
+    if kept_scores is not None and not problem.kernel.is_linear:
         norm2 = float((tau * kept_scores[support]).sum())
         weight = np.abs(tau).T @ np.sqrt(problem.diagonal[support])
         if norm2 < -1e-9 * float(weight @ weight) and problem.kernel_psd is not True:
@@ -239,8 +245,18 @@ class _Scores:
         X = problem.X
         size = sparse_block(X) if sp.issparse(X) else _block_rows(width)
         self.block_size = min(size, _block_rows(tau.shape[1]))
+        self.full: np.ndarray | None = None
+        kernel = problem.kernel
+        if kernel.name == "precomputed" and not kernel.offset and 6 * len(support) >= len(X):
+            # most columns take part: products with whole slices are cheaper than gathered columns
+            self.full = np.zeros((tau.shape[1], len(X)))
+            self.full[:, support] = tau.T
+            self.block_size = 1024
 
     def block(self, rows: slice) -> np.ndarray:
+        if self.full is not None:
+            # the matrix is symmetric: columns are rows, and these products read memory in order
+            return np.asarray(self.full @ _as_float64(self.problem.X[:, rows]))
         if self.W is None:
             return (self.landmarks.block(rows) @ self.tau).T.copy()
         X = self.problem.X

@@ -71,20 +71,13 @@ class LargeMarginClassifier(CallbackSupport, ClassifierMixin, BaseEstimator):
 
     def _check_common(self) -> None:
         """Refuse parameters that no machine allows."""
-        if isinstance(self.C, bool) or not isinstance(self.C, numbers.Real) or not self.C > 0:
-            raise ValueError(
-                f"C must be a number > 0 (np.inf for the hard margin), got {self.C!r}."
-            )
+        self._check_C()
         if not callable(self.kernel) and self.kernel not in (*KERNELS, "precomputed"):
             raise ValueError(
                 f"kernel must be one of {[*KERNELS, 'precomputed']} or a callable, "
                 f"got {self.kernel!r}."
             )
-        if isinstance(self.gamma, str):
-            if self.gamma not in ("scale", "auto"):
-                raise ValueError(f"gamma must be > 0, 'scale' or 'auto', got {self.gamma!r}.")
-        else:
-            check_number("gamma", self.gamma, above=0.0)
+        self._check_gamma()
         check_number("degree", self.degree, above=0.0)
         check_number("coef0", self.coef0)
         check_number("intercept_scaling", self.intercept_scaling, above=0.0)
@@ -96,6 +89,23 @@ class LargeMarginClassifier(CallbackSupport, ClassifierMixin, BaseEstimator):
             check_number("max_time", self.max_time, above=0.0)
         if self.n_jobs is not None and not isinstance(self.n_jobs, numbers.Integral):
             raise ValueError(f"n_jobs must be an integer or None, got {self.n_jobs!r}.")
+
+    def _check_C(self) -> None:
+        if isinstance(self.C, bool) or not isinstance(self.C, numbers.Real) or not self.C > 0:
+            raise ValueError(
+                f"C must be a number > 0 (np.inf for the hard margin), got {self.C!r}."
+            )
+
+    def _check_gamma(self) -> None:
+        if isinstance(self.gamma, str):
+            if self.gamma not in ("scale", "auto"):
+                raise ValueError(f"gamma must be > 0, 'scale' or 'auto', got {self.gamma!r}.")
+        else:
+            check_number("gamma", self.gamma, above=0.0)
+
+    def _chosen(self) -> tuple[Any, Any]:
+        """C and gamma of this fit: the parameters, unless something else decides."""
+        return self.C, self.gamma
 
     def _validate(self, X: Any, y: Any, reset: bool = True) -> tuple[Any, np.ndarray]:
         precomputed = isinstance(self.kernel, str) and self.kernel == "precomputed"
@@ -125,8 +135,8 @@ class LargeMarginClassifier(CallbackSupport, ClassifierMixin, BaseEstimator):
         kernel = self._make_kernel(machine, data, None if sample_weight is None else weight)
         if kernel.name == "precomputed" and data is not X:
             data = np.ascontiguousarray(data[:, kept])
-        hard = np.isinf(self.C)
-        cap = np.full(len(kept), np.inf) if hard else float(self.C) * weighted
+        C = float(self._chosen()[0])
+        cap = np.full(len(kept), np.inf) if np.isinf(C) else C * weighted
         return Prepared(X, y, kept, classes, label, cap, kernel, data)
 
     def _problem(
@@ -166,7 +176,7 @@ class LargeMarginClassifier(CallbackSupport, ClassifierMixin, BaseEstimator):
         gamma = (
             1.0
             if name in ("linear", "precomputed", "callable")
-            else resolve_gamma(self.gamma, X, weight)
+            else resolve_gamma(self._chosen()[1], X, weight)
         )
         function = self.kernel if callable(self.kernel) else None
         return Kernel(name, gamma, float(self.degree), float(self.coef0), offset, function)

@@ -17,7 +17,6 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 from polymargin._callbacks import FitReporter, with_callbacks
 from polymargin._threads import single_threaded_libraries
 from polymargin.biases import pair_margins
-from polymargin.classifier import LargeMarginClassifier
 from polymargin.exceptions import warn_user
 from polymargin.history import Check, History, PatternCheck
 from polymargin.kernels import Kernel
@@ -27,12 +26,13 @@ from polymargin.pattern_smo import PatternSMO
 from polymargin.problem import Problem, row_blocks
 from polymargin.scoring import linear_scores
 from polymargin.solvers.base import Solution
+from polymargin.tuned_parameters import TunedClassifier
 from polymargin.verdict import signed_start
 
 __all__ = ["MulticlassSVC"]
 
 
-class MulticlassSVC(LargeMarginClassifier):
+class MulticlassSVC(TunedClassifier):
     """All-in-one multi-class support vector machine with a certified duality gap.
 
     The Crammer-Singer machine ("cs") minimises, over one prototype M_r per class,
@@ -50,14 +50,16 @@ class MulticlassSVC(LargeMarginClassifier):
     machine : str or Machine, default="cs"
         Row of the machine table, see ``polymargin.MACHINES``: "cs", "ww", "llw", "msvm2", "adm",
         "atm", "ats", "mmr", "reinforced", or a row of one's own.
-    C : float, default=1.0
+    C : float or "radius-margin", default=1.0
         Weight of the losses; not divided by the number of examples.  ``np.inf`` asks for the hard
-        margin.
+        margin.  "radius-margin" (machine "msvm2" only) minimises the radius-margin bound on the
+        training examples before the fit, see ``tune_radius_margin``.
     kernel : {"linear", "rbf", "poly", "sigmoid", "precomputed"} or callable, default="linear"
         A callable gets two arrays of rows and returns the matrix of values.
-    gamma : float, "scale" or "auto", default="scale"
+    gamma : float, "scale", "auto", "radius-margin" or array of shape (n_features,), default="scale"
         Width of rbf, poly and sigmoid; "scale" is 1 / (n_features * variance of X), examples
-        counted by their sample_weight.
+        counted by their sample_weight.  An array is one width per feature (rbf only).
+        "radius-margin" as for C (rbf and poly; a linear kernel has no width to tune).
     degree, coef0 : float, default=3, 0.0
         poly: (gamma <x, z> + coef0)^degree; sigmoid: tanh(gamma <x, z> + coef0).
     intercept : {"auto", "none", "penalized", "free"}, default="auto"
@@ -96,6 +98,9 @@ class MulticlassSVC(LargeMarginClassifier):
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
+    C_, gamma_ : float (gamma_: array with one width per feature)
+        The values of this fit: those given, what "scale" or "auto" mean, or those tuned.  gamma_
+        is 1 for kernels without a width.
     coef_, intercept_ : ndarray
         Linear kernel: (n_classes, n_features) and (n_classes,); for two classes (1, n_features) and
         (1,), the second class minus the first, so that ``X @ coef_.T + intercept_`` is
@@ -152,9 +157,9 @@ class MulticlassSVC(LargeMarginClassifier):
     def __init__(
         self,
         machine: str | Machine = "cs",
-        C: float = 1.0,
+        C: float | str = 1.0,
         kernel: str | Callable[..., Any] = "linear",
-        gamma: float | str = "scale",
+        gamma: Any = "scale",
         degree: float = 3,
         coef0: float = 0.0,
         intercept: str = "auto",
@@ -208,10 +213,12 @@ class MulticlassSVC(LargeMarginClassifier):
         self
         """
         machine = self._check_parameters()
+        self._tune(X, y, sample_weight)
         ready = self._prepare(machine, X, y, sample_weight)
         X, y, classes = ready.X, ready.y, ready.classes
         problem = self._problem(machine, ready, ready.label, np.arange(len(classes)))
         start = self._warm_start_point(X.shape[0], classes, ready.kept, problem)
+        start = start if self._tuned is None else -self._tuned.alpha
         attributes = self._fitted_attributes(ready.kernel, classes, X)
         reporter = FitReporter(self, X, y, sample_weight, problem, attributes)
         kind = PatternCheck if isinstance(self.solver, PatternSMO) else Check
@@ -219,9 +226,12 @@ class MulticlassSVC(LargeMarginClassifier):
         with single_threaded_libraries():
             solution = self._solve(problem, history, start)
         self._store(solution, ready.kept, reporter)
+        self.C_, self.gamma_ = float(self._chosen()[0]), ready.kernel.gamma
+        interrupted = self._tuned is not None and self._tuned.interrupted
+        self._tuned = None
         reporter.finish()
         warn_of_outcome(solution, problem, float(self.tol))
-        if solution.status == "interrupted" and not reporter.stopped:
+        if interrupted or (solution.status == "interrupted" and not reporter.stopped):
             raise KeyboardInterrupt
         return self
 
@@ -236,6 +246,7 @@ class MulticlassSVC(LargeMarginClassifier):
                 f"solver must be 'auto', 'block', 'frank-wolfe', 'cycles' or a PatternSMO, "
                 f"got {self.solver!r}."
             )
+        self._check_tuning(machine)
         why_not = self._why_not_solver(machine)
         if why_not:
             raise ValueError(f"solver={self.solver!r} {why_not}; use solver='block'.")
@@ -264,7 +275,11 @@ class MulticlassSVC(LargeMarginClassifier):
             )
         if self._intercept_kind(machine) != "free":
             return "is made for the constraints of a free intercept (intercept='free')"
-        if self.solver == "frank-wolfe" and np.isinf(self.C):
+        if (
+            self.solver == "frank-wolfe"
+            and "C" not in self._tuned_parameters()
+            and np.isinf(self.C)
+        ):
             return "needs a finite C: its linear programme is unbounded for the hard margin"
         return None
 

@@ -1,4 +1,4 @@
-"""Warnings of polymargin; errors are plain ``ValueError``/``TypeError`` with the argument named."""
+"""Warnings and file errors; other errors are plain ``ValueError`` with the argument named."""
 
 from __future__ import annotations
 
@@ -6,7 +6,14 @@ import sys
 import warnings
 from pathlib import Path
 
-__all__ = ["CollapsedModelWarning", "IndefiniteKernelWarning", "NotSeparableWarning", "warn_user"]
+__all__ = [
+    "CollapsedModelWarning",
+    "DataFileError",
+    "IndefiniteKernelWarning",
+    "ModelFileError",
+    "NotSeparableWarning",
+    "warn_user",
+]
 
 
 class NotSeparableWarning(UserWarning):
@@ -19,6 +26,14 @@ class CollapsedModelWarning(UserWarning):
 
 class IndefiniteKernelWarning(UserWarning):
     """The kernel is not positive semi-definite: a small duality gap proves nothing."""
+
+
+class ModelFileError(ValueError):
+    """A model file that cannot be written or is refused; the message is one line."""
+
+
+class DataFileError(ValueError):
+    """A data file that cannot be understood; the message is one line with the place."""
 
 
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-__all__ = ["KERNELS", "Kernel", "resolve_gamma", "sparse_block", "squared_norms"]
+__all__ = ["KERNELS", "Kernel", "resolve_gamma", "scaled", "sparse_block", "squared_norms"]
 
 Block = np.ndarray
 
@@ -43,6 +43,14 @@ def squared_norms(X: Any) -> np.ndarray:
     return norms
 
 
+def scaled(X: Any, factor: Any) -> Any:
+    """X times a number, or every column of X times its own, in float64."""
+    X = X.astype(np.float64)
+    if sp.issparse(X) and np.ndim(factor):
+        return sp.csr_matrix(X.multiply(np.asarray(factor)[None, :]))
+    return X * factor
+
+
 def _inner_products(A: Any, B: Any) -> Block:
     products = A @ B.T
     return products.toarray() if sp.issparse(products) else np.asarray(products)
@@ -53,11 +61,17 @@ def _linear(kernel: Kernel, A: Any, B: Any, a: np.ndarray, b: np.ndarray) -> Blo
 
 
 def _rbf(kernel: Kernel, A: Any, B: Any, a: np.ndarray, b: np.ndarray) -> Block:
+    gamma = kernel.gamma
+    if isinstance(gamma, np.ndarray):  # one width per feature: they go into the data
+        factor, dtype = np.sqrt(gamma), A.dtype
+        A, B = scaled(A, factor), scaled(B, factor)
+        gamma, a, b = 1.0, squared_norms(A), squared_norms(B)
+        A, B = A.astype(dtype, copy=False), B.astype(dtype, copy=False)
     G = _inner_products(A, B)
     dtype = G.dtype
-    G *= dtype.type(2.0 * kernel.gamma)
-    G -= (kernel.gamma * a).astype(dtype)[:, None]
-    G -= (kernel.gamma * b).astype(dtype)[None, :]
+    G *= dtype.type(2.0 * gamma)
+    G -= (gamma * a).astype(dtype)[:, None]
+    G -= (gamma * b).astype(dtype)[None, :]
     np.minimum(G, 0.0, out=G)
     return np.exp(G, out=G)
 
@@ -117,11 +131,12 @@ KERNELS: dict[str, KernelRow] = {
 class Kernel:
     """A kernel with its parameters; ``offset`` is the constant of a penalised intercept.
 
-    kappa(x, z) + offset, with kappa from the table, a callable, or a precomputed matrix.
+    kappa(x, z) + offset, with kappa from the table, a callable, or a precomputed matrix.  ``gamma``
+    may be an array for "rbf": one width per feature, exp(-sum_f gamma_f (x_f - z_f)^2).
     """
 
     name: str
-    gamma: float = 1.0
+    gamma: Any = 1.0
     degree: float = 3
     coef0: float = 0.0
     offset: float = 0.0
@@ -136,14 +151,15 @@ class Kernel:
         """True where theory guarantees it, None where the matrix itself must be looked at."""
         return KERNELS[self.name].is_psd(self) if self.name in KERNELS else None
 
-    def folded(self) -> tuple[Kernel, float]:
-        """The same kernel with gamma = 1 on data multiplied by a factor.
+    def folded(self) -> tuple[Kernel, Any]:
+        """The same kernel with gamma = 1 on data multiplied by a factor (see ``scaled``).
 
         sqrt(gamma) x stays in the range of float32 where x or gamma alone may not.
         """
         if self.name not in ("rbf", "poly", "sigmoid"):
             return self, 1.0
-        return replace(self, gamma=1.0), float(np.sqrt(self.gamma))
+        factor = np.sqrt(self.gamma)
+        return replace(self, gamma=1.0), factor if np.ndim(factor) else float(factor)
 
     def block(self, A: Any, B: Any, a: np.ndarray | None, b: np.ndarray | None) -> Block:
         """Kernel values (offset included) between the rows of A and B.
@@ -188,14 +204,32 @@ class Kernel:
         return values + self.offset
 
 
-def resolve_gamma(gamma: float | str, X: Any, weight: np.ndarray | None = None) -> float:
-    """The number behind "scale" (1 / (d var X), rows counted by weight) and "auto" (1 / d)."""
-    if gamma == "scale":
-        variance = _variance(X, weight)
-        return 1.0 / (X.shape[1] * variance) if variance > 0 else 1.0
-    if gamma == "auto":
-        return 1.0 / X.shape[1]
-    return float(gamma)
+def resolve_gamma(gamma: Any, X: Any, weight: np.ndarray | None = None) -> Any:
+    """The number behind "scale" (1 / (d var X), rows counted by weight) and "auto" (1 / d).
+
+    An array of one width per feature comes back as a float64 copy, checked.
+    """
+    if isinstance(gamma, str):
+        if gamma == "scale":
+            variance = _variance(X, weight)
+            return 1.0 / (X.shape[1] * variance) if variance > 0 else 1.0
+        if gamma == "auto":
+            return 1.0 / X.shape[1]
+        raise ValueError(f"gamma must be > 0, 'scale' or 'auto', got {gamma!r}.")
+    try:
+        widths = np.array(gamma, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"gamma must be > 0, 'scale' or 'auto', got {gamma!r}.") from None
+    if not (np.isfinite(widths).all() and (widths > 0.0).all()):
+        raise ValueError(f"gamma must be a finite number > 0 (each width too), got {gamma!r}.")
+    if widths.ndim == 0:
+        return float(widths)
+    if widths.shape != (X.shape[1],):
+        raise ValueError(
+            f"gamma: one width per feature is an array of shape ({X.shape[1]},), "
+            f"got shape {widths.shape}."
+        )
+    return widths
 
 
 def _variance(X: Any, weight: np.ndarray | None) -> float:

@@ -84,7 +84,7 @@ class Problem:
         """K_ii."""
         return self.kernel.diagonal(self.X, self.norms)
 
-    def gram(self, rows: Any, columns: np.ndarray) -> np.ndarray:
+    def gram(self, rows: Any, columns: Any) -> np.ndarray:
         """K between two sets of patterns, in the dtype of X."""
         if self.kernel.name == "precomputed":
             return self.kernel.block(self.X[rows], columns, None, None)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from polymargin.kernels import Kernel, squared_norms
+from polymargin.kernels import Kernel, scaled, squared_norms
 from polymargin.problem import row_blocks, run_blocks
 
 __all__ = ["KernelModel", "PrototypeModel", "class_maxima", "linear_scores"]
@@ -97,7 +97,7 @@ class KernelModel:
         self.norms = None
         if kernel.name != "precomputed" and kernel.function is None:
             # in float64: the product must not be rounded to the dtype of the data
-            self.landmarks = landmarks.astype(np.float64) * self.factor
+            self.landmarks = scaled(landmarks, self.factor)
             self.norms = squared_norms(self.landmarks)
 
     def scores(self, X: Any, dtype: Any = np.float64, n_jobs: int = 1) -> np.ndarray:
@@ -112,7 +112,7 @@ class KernelModel:
             block = X[rows]
             a = None
             if self.norms is not None:
-                block = (block.astype(np.float64) * self.factor).astype(dtype, copy=False)
+                block = scaled(block, self.factor).astype(dtype, copy=False)
                 a = squared_norms(block)
             K = self.kernel.block(block, landmarks, a, self.norms)
             out[rows] = np.asarray(K, dtype=dtype) @ tau
@@ -138,7 +138,8 @@ class KernelModel:
         S[rows, best] = -np.inf
         lead = top - S.max(axis=1)
         largest = float(self.norms.max(initial=0.0))
-        exponent = self.factor**2 * squared_norms(X) + largest
+        widest = float(np.max(self.factor))
+        exponent = widest**2 * squared_norms(X) + largest
         unit = float(np.finfo(np.float32).eps)
         weight = float(np.abs(self.tau).sum(axis=0).max(initial=0.0))
         # sqrt of the number of terms would do on average; 8 covers products, sums and exp

@@ -52,7 +52,11 @@ class Values(NamedTuple):
 
 
 def judge_machine(
-    problem: Problem, support: np.ndarray, signed: np.ndarray, hint: np.ndarray | None = None
+    problem: Problem,
+    support: np.ndarray,
+    signed: np.ndarray,
+    hint: np.ndarray | None = None,
+    scores_of_all: np.ndarray | None = None,
 ) -> Judgement:
     """Certify the dual point whose rows ``support`` are the signed variables ``signed``.
 
@@ -64,12 +68,16 @@ def judge_machine(
         their coefficients must vanish.
     hint : (Q,) or None
         An intercept to start the search for the best one from.
+    scores_of_all : (n, Q) or None
+        Receives the scores of all patterns, the free intercept not in them.
     """
     machine, own = problem.machine, problem.own[support]
     T = machine.coefficients(signed, own)
     _check_feasible(problem, own, problem.cap[support], signed, T)
     source = score_source(problem, support, T)
-    scores = np.zeros((problem.n_patterns, problem.n_prototypes))
+    scores = scores_of_all
+    if scores is None:
+        scores = np.zeros((problem.n_patterns, problem.n_prototypes))
 
     def look(rows: slice) -> None:
         scores[rows] = source.block(rows).T

@@ -15,12 +15,19 @@ __all__ = [
     "PURPLE",
     "SKY",
     "axes_of",
+    "class_colours",
+    "class_markers",
+    "short",
+    "ticks_of",
 ]
 
 # The colours of Okabe and Ito (2008), without the yellow that vanishes on white.
 BLUE, ORANGE, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 SKY, AMBER, GREY, BLACK = "#56B4E9", "#E69F00", "#999999", "#000000"
 PALETTE = (BLUE, ORANGE, GREEN, PURPLE, SKY, AMBER, GREY, BLACK)
+
+_MARKERS = "osD^vP<>X*ph8"
+_GOLDEN = 0.6180339887498949
 
 
 def axes_of(ax: Any) -> Any:
@@ -32,3 +39,44 @@ def axes_of(ax: Any) -> Any:
             "plots need matplotlib: pip install 'polymargin[plots]' (or matplotlib)."
         ) from error
     return plt.subplots(layout="constrained")[1] if ax is None else ax
+
+
+def class_colours(n_classes: int) -> list[Any]:
+    """One colour per class: the palette, or for many classes samples of a map of rising lightness.
+
+    Golden steps through the map keep the colours of neighbouring classes far apart.
+    """
+    if n_classes <= len(PALETTE):
+        return list(PALETTE[:n_classes])
+    from matplotlib import colormaps
+    from matplotlib.colors import to_hex
+
+    chart = colormaps["viridis"]
+    return [to_hex(chart((0.3 + k * _GOLDEN) % 1.0)) for k in range(n_classes)]
+
+
+def class_markers(labels: Any) -> list[str]:
+    """One marker per class: colour is never the only sign.
+
+    Many classes with labels of one or two letters or digits are marked by these.
+    """
+    texts = [str(label) for label in labels]
+    if len(texts) > len(PALETTE) and all(
+        len(text) <= 2 and text.isascii() and text.isalnum() for text in texts
+    ):
+        return [rf"$\mathdefault{{{text}}}$" for text in texts]
+    return [_MARKERS[k % len(_MARKERS)] for k in range(len(texts))]
+
+
+def ticks_of(n: int, most: int) -> list[int]:
+    """At most ``most`` of n places, evenly spaced, the first among them."""
+    step = max(1, -(-n // most))
+    power = 10 ** (len(str(step)) - 1)
+    step = next(nice * power for nice in (1, 2, 5, 10) if nice * power >= step)
+    return list(range(0, n, step))
+
+
+def short(label: Any, most: int = 16) -> str:
+    """A label that fits beside a picture."""
+    text = str(label).replace("\n", " ").replace("$", r"\$")
+    return text if len(text) <= most else text[: most - 1] + "…"

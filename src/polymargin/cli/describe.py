@@ -1,0 +1,144 @@
+"""A fitted model in words and as a record."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from polymargin.cli.common import size_text, table
+from polymargin.cli.fitting import model_bytes
+
+__all__ = ["certificate_words", "model_record", "model_text"]
+
+
+def parts_of(model: Any) -> tuple[Any, Any]:
+    """The classifier of a model and what stands before it, if anything."""
+    if hasattr(model, "steps"):
+        return model.steps[-1][1], model.steps[0][1] if len(model.steps) > 1 else None
+    return model, None
+
+
+def model_record(model: Any) -> dict[str, Any]:
+    """What the model is, its certificate, its sizes."""
+    classifier, scaler = parts_of(model)
+    machine = getattr(classifier, "machine", None)
+    record: dict[str, Any] = {
+        "estimator": type(classifier).__name__,
+        "machine": getattr(machine, "name", machine),
+        "kernel": getattr(classifier, "kernel", None),
+        "scale": None if scaler is None else type(scaler).__name__,
+        "classes": getattr(classifier, "classes_", np.empty(0)),
+        "n_features": getattr(model, "n_features_in_", None),
+        "parameters": _parameters(classifier),
+    }
+    if hasattr(classifier, "prototype_classes_"):
+        record["n_prototypes"] = len(classifier.prototype_classes_)
+        record["n_alive"] = int(np.sum(classifier.alive_))
+        record["energy"] = float(classifier.energy_)
+        record["stationary"] = bool(classifier.stationary_)
+    if hasattr(classifier, "eta_"):
+        record["eta"] = float(classifier.eta_)
+    if hasattr(classifier, "support_"):
+        record["n_support"] = len(classifier.support_)
+    if hasattr(classifier, "intercept_"):
+        record["prediction_bytes"] = model_bytes(classifier)
+    if hasattr(classifier, "certificate_"):
+        certificate = classifier.certificate_
+        record["status"] = classifier.status_
+        record["n_iter"] = int(classifier.n_iter_)
+        record["certificate"] = {
+            "primal": float(certificate.primal),
+            "dual": float(certificate.dual),
+            "gap": float(certificate.gap),
+            "relative_gap": float(certificate.relative_gap),
+            "kernel_psd": certificate.kernel_psd,
+        }
+    return record
+
+
+_SHOWN = (
+    "machine C kernel gamma degree coef0 intercept intercept_scaling eta eta_scale n_prototypes "
+    "tol class_weight assignment annealing n_restarts random_state"
+)
+
+
+def _parameters(classifier: Any) -> dict[str, Any]:
+    known = classifier.get_params(deep=False)
+    found = {name: known.get(name) for name in _SHOWN.split()}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def certificate_words(record: dict[str, Any]) -> str:
+    """The certificate in one line."""
+    certificate = record.get("certificate")
+    if certificate is None:
+        return "none"
+    primal, dual = certificate["primal"], certificate["dual"]
+    if not np.isfinite(primal):
+        return f"unknown gap ({record['status']})"
+    if primal > 0 >= dual:
+        return f"no bound yet ({record['status']}): the objective is {primal:.6g}, dual {dual:.6g}"
+    excess = certificate["gap"] / dual if dual > 0 else 0.0
+    which = "for this assignment to prototypes " if "energy" in record else ""
+    return (
+        f"{which}at most {rounded_up(100 * excess)} % above the best possible objective "
+        f"({record['status']}): it lies between {dual:.6g} and {primal:.6g}"
+    )
+
+
+def rounded_up(value: float) -> str:
+    """Three digits that are not less than the value: what is claimed must hold."""
+    if value <= 0:
+        return "0"
+    unit = 10.0 ** (math.floor(math.log10(value)) - 2)
+    return f"{math.ceil(value / unit * (1 - 1e-12)) * unit:.3g}"
+
+
+def title_of(record: dict[str, Any]) -> str:
+    """The machine in words."""
+    from polymargin.cli.recipe import MACHINES
+
+    kernel = f"{record['kernel']} kernel"
+    if "n_prototypes" in record:
+        alive = f", {record['n_alive']} of {record['n_prototypes']} prototypes in use"
+        return f"{MACHINES['MP']}, {kernel}{alive}"
+    if record["estimator"] == "ConvexHullSVC":
+        return f"{MACHINES['HULL']}, {kernel}"
+    name = str(record["machine"])
+    return f"{MACHINES.get(name.upper(), name)}, {kernel}"
+
+
+def labels_text(labels: Any) -> str:
+    """Some labels."""
+    shown = ", ".join(str(label) for label in list(labels)[:10])
+    return shown + (", ..." if len(labels) > 10 else "")
+
+
+def model_text(record: dict[str, Any], header: dict[str, Any]) -> str:
+    """What ``info`` prints."""
+    names = header.get("feature_names")
+    rows = [
+        ["model", title_of(record)],
+        ["classes", f"{len(record['classes'])}: {labels_text(record['classes'])}"],
+        ["features", str(record["n_features"]) + ("" if not names else f": {labels_text(names)}")],
+        ["scaling", record["scale"] or "none"],
+        ["certificate", certificate_words(record)],
+    ]
+    if "energy" in record:
+        rows.append(["energy", f"{record['energy']:.8g}"])
+    if "n_support" in record:
+        rows.append(["support vectors", str(record["n_support"])])
+    if "prediction_bytes" in record:
+        rows.append(["for prediction", size_text(record["prediction_bytes"])])
+    rows += [
+        ["parameters", ", ".join(f"{k}={v}" for k, v in record["parameters"].items())],
+        [
+            "file",
+            f"format {header['format']}, written by polymargin {header['library']}, "
+            f"{size_text(header['file_bytes'])}",
+        ],
+        ["checksum", f"SHA-256 {header['checksum']}"],
+    ]
+    return table(rows)

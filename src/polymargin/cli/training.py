@@ -1,0 +1,204 @@
+"""``polymargin train``."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import click
+
+from polymargin.cli.common import (
+    INTERRUPTED,
+    ToolError,
+    check_writable,
+    data_options,
+    emit,
+    output_options,
+    progress,
+    read,
+    say,
+    size_text,
+    table,
+    take_data_options,
+    writing,
+)
+from polymargin.cli.recipe import Recipe, recipe_options, take_recipe
+
+__all__ = ["train"]
+
+
+@click.command(short_help="Train a model on DATA.")
+@click.argument("data")
+@click.option("-o", "--output", metavar="MODEL", help="Model file to write.")
+@click.option("-v", "--folds", type=click.IntRange(2), help="Also report the error of so many "
+              "folds of cross-validation; without -o that is all.")  # fmt: skip
+@recipe_options()
+@data_options
+@output_options
+def train(data: str, output: str | None, folds: int | None, as_json: bool, **options: Any) -> None:
+    """Train a model on DATA and write it to the file given by -o.
+
+    Without options: the multi-prototype machine with 5 prototypes per class, features standardised,
+    C picked on a validation part of the training data.
+
+    Ctrl-C keeps the best model so far: it is written if -o was given, and the exit code is 130.
+    """
+    recipe = take_recipe(options)
+    reading = take_data_options(options)
+    check_writable(output)
+    found = read(data, reading)
+    check_classes(found)
+    record: dict[str, Any] = {"command": "train", "data": data}
+    if folds is not None:
+        from polymargin.cli.searching import cross_validate, folds_text
+
+        record["cross_validation"] = cross_validate(recipe, found, folds)
+        if output is None:
+            emit(record, as_json, lambda: folds_text(record["cross_validation"]))
+            return
+    train_model(recipe, found, data, output, record, as_json)
+
+
+def check_classes(found: Any) -> None:
+    """Two classes at least."""
+    if len(found.labels) < 2:
+        raise ToolError(
+            f"training needs at least two classes; all {found.X.shape[0]} rows have the label "
+            f"{found.labels[0]!r}"
+        )
+
+
+def train_model(
+    recipe: Recipe, found: Any, data: str, output: str | None, record: dict[str, Any], as_json: bool
+) -> None:
+    """Pick what is left open, train on all rows, write, report."""
+    from polymargin.cli.fitting import sample, scaled_fit, slim
+
+    started = time.perf_counter()
+    X, y = found.X, found.y
+    settings, choice, part = _pick(recipe, X, y, found.codes)
+    if part is not None:
+        fitted, interrupted = part, True
+    else:
+        if recipe.max_time is not None:
+            left = recipe.max_time - (time.perf_counter() - started)
+            settings = settings | {"max_time": max(left, 0.1)}
+        rows = sample(recipe, found.codes)
+        fitted = scaled_fit(recipe, settings, X, y, rows)
+        record["trained_rows"] = X.shape[0] if rows is None else len(rows)
+        interrupted = fitted.interrupted
+        fitted.estimator.max_time = recipe.max_time
+    seconds = time.perf_counter() - started
+    slim(fitted.estimator)
+    name_features(fitted, found)
+    record |= summary(fitted, found, choice, seconds, None if part is not None else X, y)
+    if output is not None:
+        record |= {"model": output, "model_bytes": write(fitted.model, output, found)}
+    if interrupted:
+        kept = f"kept in {output}" if output else "not kept: no -o was given"
+        say(f"interrupted: the best model so far is {kept}")
+    elif output is None:
+        say("no model file was written; name one with -o")
+    record["interrupted"] = interrupted
+    emit(record, as_json, lambda: summary_text(record))
+    if interrupted:
+        raise click.exceptions.Exit(INTERRUPTED)
+
+
+def _pick(
+    recipe: Recipe, X: Any, y: Any, codes: Any
+) -> tuple[dict[str, Any], dict[str, Any] | None, Any]:
+    """Settings for the final fit, how they were picked, and the model of a part if interrupted."""
+    if not recipe.has_choice:
+        return {}, None, None
+    from polymargin.cli.grid import choose
+
+    name = "eta" if recipe.is_hull else "C"
+    outcome = choose(recipe, X, y, codes)
+    if outcome is None:
+        say(f"{name} = 1: too few rows to pick it by validation (give it with -c)")
+        return {name: 1.0}, None, None
+    if outcome.interrupted:
+        return {}, None, outcome.fitted
+    best = outcome.best
+    value = best.settings[name]
+    choice = {
+        "parameter": name,
+        "value": value,
+        "validation_error": best.error,
+        "tried": [cell.settings[name] for cell in outcome.cells],
+        "errors": [cell.errors[0] if cell.errors else None for cell in outcome.cells],
+        "n_train": outcome.n_train,
+        "n_validation": outcome.n_validation,
+    }
+    parts = outcome.n_train + outcome.n_validation
+    whole = "" if parts == X.shape[0] else f" (from {parts} of {X.shape[0]} rows)"
+    tried = sum(bool(cell.errors) for cell in outcome.cells)
+    say(
+        f"{name} = {value:.4g}, picked from {tried} values by the error on a "
+        f"validation part of {outcome.n_validation} rows: {100 * best.error:.2f} %{whole}"
+    )
+    return dict(best.settings), choice, None
+
+
+def name_features(fitted: Any, found: Any) -> None:
+    """Names of columns become those of the model's features."""
+    if found.feature_names is None:
+        return
+    import numpy as np
+
+    first = fitted.estimator if fitted.scaler is None else fitted.scaler
+    first.feature_names_in_ = np.array(found.feature_names, dtype=object)
+
+
+def write(model: Any, output: str, found: Any) -> int:
+    """Write the model file; its size comes back."""
+    from polymargin.files import write_model
+
+    extra = {"label_name": found.label_name, "zero_based": found.zero_based}
+    with progress(f"writing {output}"), writing(output):
+        return write_model(model, output, extra)
+
+
+def summary(
+    fitted: Any, found: Any, choice: dict[str, Any] | None, seconds: float, X: Any, y: Any
+) -> dict[str, Any]:
+    """What there is to say of a training."""
+    from polymargin.cli.describe import model_record
+    from polymargin.cli.fitting import predict_scaled
+
+    record = model_record(fitted.model)
+    record |= {
+        "rows": found.X.shape[0],
+        "C": record["parameters"].get("C"),
+        "picked": choice,
+        "seconds": seconds,
+    }
+    if X is not None:  # scaled by now
+        with progress("training error"):
+            record["training_error"] = float((predict_scaled(fitted.estimator, X) != y).mean())
+    return record
+
+
+def summary_text(record: dict[str, Any]) -> str:
+    """The same for people."""
+    from polymargin.cli.describe import certificate_words, title_of
+
+    rows = [["model", title_of(record)]]
+    if record.get("C") is not None:
+        rows.append(["C", f"{record['C']:.4g}"])
+    elif "eta" in record:
+        rows.append(["eta", f"{record['eta']:.4g}"])
+    if record.get("picked") is not None:
+        rows.append(["validation error", f"{100 * record['picked']['validation_error']:.2f} %"])
+    if "training_error" in record:
+        rows.append(["training error", f"{100 * record['training_error']:.2f} %"])
+    if "cross_validation" in record:
+        rows.append(["cross-validation", f"{100 * record['cross_validation']['error']:.2f} %"])
+    rows.append(["certificate", certificate_words(record)])
+    if "prediction_bytes" in record:
+        rows.append(["for prediction", size_text(record["prediction_bytes"])])
+    rows.append(["time", f"{record['seconds']:.1f} s"])
+    if "model" in record:
+        rows.append(["file", f"{record['model']}, {size_text(record['model_bytes'])}"])
+    return table(rows)

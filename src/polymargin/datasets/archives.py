@@ -1,0 +1,201 @@
+"""NPZ archives and Parquet tables."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from polymargin.datasets.delimited import column_roles
+from polymargin.datasets.record import Dataset, RowBuffer, Wanted
+from polymargin.datasets.sources import Source
+
+__all__ = ["read_npz", "read_parquet"]
+
+_PARTS = {"train": "train_idx", "test": "test_idx", "validation": "val_idx"}
+_CHECKED = 1 << 16  # rows looked at together
+
+
+def read_npz(
+    source: Source,
+    *,
+    part: str | None = None,
+    wanted: Wanted | None = None,
+    need_label: bool = True,
+    dtype: Any = np.float64,
+) -> Dataset:
+    """Read ``X`` (or the parts ``data, indices, indptr, shape`` of a CSR matrix) and ``y``.
+
+    ``part`` takes the rows ``train_idx``, ``test_idx`` or ``val_idx``; ``feature_names`` is read if
+    it is there.  Nothing is unpickled.
+    """
+    try:
+        archive = np.load(source.whole(), allow_pickle=False)
+        names = set(getattr(archive, "files", ()))
+        X = _matrix(source, archive, names)
+        y = np.asarray(archive["y"]).ravel() if "y" in names else None
+        titles = archive["feature_names"].tolist() if "feature_names" in names else None
+        rows = _part(source, archive, names, part)
+    except (zipfile.BadZipFile, ValueError, OSError, EOFError) as error:
+        if source.name in str(error):
+            raise
+        raise source.error(f"is no readable NPZ archive: {' '.join(str(error).split())}") from error
+    if y is None and need_label:
+        raise source.error("has no labels: no array 'y'")
+    if y is not None and len(y) != X.shape[0]:
+        raise source.error(f"has {X.shape[0]} rows in X but {len(y)} labels in y")
+    if rows is not None:
+        X, y = X[rows], None if y is None else y[rows]
+    if X.shape[0] == 0:
+        raise source.error("has no rows")
+    data = _with_labels(source, X, y if need_label else None, dtype)
+    data.feature_names = None if titles is None else [str(title) for title in titles]
+    return _match(source, data, wanted)
+
+
+def _matrix(source: Source, archive: Any, names: set[str]) -> Any:
+    if "X" in names:
+        X = archive["X"]
+        return X.reshape(len(X), -1) if X.ndim > 2 else X
+    if {"data", "indices", "indptr", "shape"} <= names:
+        parts = archive["data"], archive["indices"], archive["indptr"]
+        return sp.csr_matrix(parts, shape=tuple(archive["shape"].tolist()))
+    raise source.error(
+        f"has no array 'X' (nor 'data', 'indices', 'indptr', 'shape'), only {sorted(names)}"
+    )
+
+
+def _part(source: Source, archive: Any, names: set[str], part: str | None) -> np.ndarray | None:
+    if part is None:
+        return None
+    key = _PARTS[part]
+    if key not in names:
+        raise source.error(f"has no array {key!r}, so there is no --part {part}")
+    return np.asarray(archive[key])
+
+
+def _with_labels(source: Source, X: Any, y: np.ndarray | None, dtype: Any) -> Dataset:
+    if X.ndim != 2 or X.shape[1] == 0:
+        raise source.error(f"X must have two dimensions, rows and features, got shape {X.shape}")
+    if X.dtype.kind not in "biuf":
+        raise source.error(f"X must hold numbers, got {X.dtype}")
+    X = X.astype(dtype, copy=False)
+    values = X.data if sp.issparse(X) else X
+    if not all(
+        np.isfinite(values[k : k + _CHECKED]).all() for k in range(0, len(values), _CHECKED)
+    ):
+        if sp.issparse(X):
+            raise source.error("X has missing or infinite values")
+        row, column = (int(k[0]) for k in np.nonzero(~np.isfinite(X)))
+        raise source.error(f"row {row}, column {column}: missing or infinite value")
+    if not sp.issparse(X):
+        X = np.ascontiguousarray(X)
+    if y is None:
+        return Dataset(X, None, [], kind="npz")
+    values, codes = np.unique(y, return_inverse=True)
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
+        raise source.error("y has missing labels (nan)")
+    if values.dtype.kind in "S":
+        texts = [value.decode("utf-8", "replace") for value in values.tolist()]
+    else:
+        texts = [str(value) for value in values.tolist()]
+    return Dataset(X, codes.astype(np.int32), texts, kind="npz")
+
+
+def _match(source: Source, data: Dataset, wanted: Wanted | None) -> Dataset:
+    """The features as the model expects them."""
+    if wanted is None:
+        return data
+    names = data.feature_names
+    if wanted.names is not None and names is not None and list(wanted.names) != names:
+        missing = [name for name in wanted.names if name not in names]
+        if missing:
+            raise source.error(
+                f"lacks {len(missing)} of the {len(wanted.names)} features of the model: "
+                + ", ".join(map(repr, missing[:8]))
+            )
+        data.X = data.X[:, [names.index(name) for name in wanted.names]]
+        data.feature_names = list(wanted.names)
+    if data.X.shape[1] != wanted.n_features:
+        raise source.error(
+            f"has {data.X.shape[1]} features, but the model was trained on {wanted.n_features}"
+        )
+    return data
+
+
+def read_parquet(
+    source: Source,
+    *,
+    label: str | int | None = None,
+    ignore: Sequence[str | int] = (),
+    wanted: Wanted | None = None,
+    need_label: bool = True,
+    dtype: Any = np.float64,
+) -> Dataset:
+    """Read a Parquet table batch by batch (needs pyarrow)."""
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise source.error("Parquet needs pyarrow: pip install 'polymargin[parquet]'") from None
+    try:
+        file = pq.ParquetFile(source.whole())
+    except (pa.ArrowException, OSError) as error:
+        raise source.error(f"is no readable Parquet file: {' '.join(str(error).split())}") from None
+    names = list(file.schema_arrow.names)
+    notes: list[str] = []
+    role, label_column = column_roles(
+        source, len(names), names, label, ignore, wanted, need_label, notes
+    )
+    columns = sorted(np.flatnonzero(role >= 0), key=lambda c: role[c])
+    buffer = RowBuffer(len(columns), False, dtype)
+    total = file.metadata.num_rows
+    if total == 0:
+        raise source.error("has no rows")
+    buffer._resize(total)
+    labels: list[np.ndarray] = []
+    wanted_names = [names[c] for c in columns]
+    extra = [] if label_column is None else [names[label_column]]
+    for batch in file.iter_batches(batch_size=1 << 16, columns=[*wanted_names, *extra]):
+        block = np.empty((batch.num_rows, len(columns)))
+        for k, name in enumerate(wanted_names):
+            block[:, k] = _column(source, batch.column(name), name, buffer.n, pa)
+        if extra:
+            column = batch.column(extra[0])
+            if column.null_count:
+                raise source.error(f"column {extra[0]!r}: a label is missing")
+            labels.append(np.asarray(column.to_numpy(zero_copy_only=False)))
+        buffer.extend(block, None, None)
+        if source.progress is not None:
+            source.progress(buffer.n, total)
+    X, _ = buffer.finish()
+    data = Dataset(X, None, [])
+    if extra:
+        values, codes = np.unique(np.concatenate(labels).astype(np.str_), return_inverse=True)
+        data.codes, data.labels = codes.astype(np.int32), values.tolist()
+        data.label_name = extra[0]
+    data.feature_names, data.notes = wanted_names, notes
+    return data
+
+
+def _column(source: Source, column: Any, name: str, start: int, pa: Any) -> np.ndarray:
+    kinds = pa.types
+    if not (
+        kinds.is_integer(column.type)
+        or kinds.is_floating(column.type)
+        or kinds.is_boolean(column.type)
+        or kinds.is_decimal(column.type)
+    ):
+        raise source.error(
+            f"column {name!r} holds {column.type}, not numbers; encode it, or leave it out with "
+            "--ignore"
+        )
+    values = np.asarray(column.cast(pa.float64()).to_numpy(zero_copy_only=False))
+    bad = ~np.isfinite(values)
+    if bad.any():
+        row = start + int(np.flatnonzero(bad)[0])
+        raise source.error(f"row {row}, column {name!r}: missing or infinite value")
+    return values

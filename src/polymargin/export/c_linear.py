@@ -1,0 +1,236 @@
+"""C plans of linear and prototype models: one inner product per prototype, no library at all."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from polymargin.export.c_plan import CPlan, Entry
+from polymargin.export.c_text import CArray, float32_of
+from polymargin.export.numbers import (
+    centred_weights,
+    folded_weights,
+    is_well_conditioned,
+    raw_statistics,
+)
+from polymargin.export.record import ExportModel
+
+__all__ = ["plan_float", "plan_integer"]
+
+_LEVELS = {"int8": 127, "int16": 32767}
+_INPUT_LEVELS = 32767
+_FEWEST_INPUT_LEVELS = 4095
+_INT32 = 2**31 - 1
+_LITTLE_GAIN = 1.5  # times the least error is still good enough
+_NEAR_ZERO = 1.2  # mean squares this little above variances need no shift
+_NO_ERROR = 0.002  # of the spread of the scores
+
+
+def _clipped_entry(record: ExportModel) -> Entry | None:
+    """A scaler with limits cannot be folded; it is applied as it is."""
+    scaling = record.scaling
+    if scaling is None or scaling.low is None:
+        return None
+    return Entry(scaling.shift, scaling.scale, scaling.low, scaling.high)
+
+
+# -- float32 -----------------------------------------------------------------------------------
+
+
+def plan_float(record: ExportModel, name: str) -> CPlan:
+    """Float weights with the scaler folded in; its shift stays where folding would cost digits."""
+    plan = CPlan()
+    entry = _clipped_entry(record)
+    if entry is not None:
+        W, b = record.vectors, record.intercepts
+    elif is_well_conditioned(record):
+        entry = Entry()
+        W, b = folded_weights(record)
+    else:
+        shift, W, b = centred_weights(record)
+        entry = Entry(shift=shift)
+        plan.remarks.append(
+            "Features are measured from a point amid the training data (table shift): their mean "
+            "is large beside their spread, and sums of large numbers would lose digits."
+        )
+    plan.tables += entry.arrays()
+    plan.tables += [
+        CArray("weights", float32_of(W, "weights"), "One row per prototype."),
+        CArray("intercepts", float32_of(b, "intercepts"), "One per prototype."),
+    ]
+    d = record.n_features
+    source = "x"
+    if not entry.is_identity:
+        source = "z"
+        plan.locals.append(f"float z[{d}];")
+        plan.stack_bytes = 4 * d
+    plan.prepare = _finite_loop(d, entry, name)
+    plan.functions.append(_product_function(name, d))
+    plan.score = f"{name}_prototype({source}, r)"
+    return plan
+
+
+def _product_function(name: str, d: int) -> str:
+    """An inner product in four sums, which do not wait for each other."""
+    sums = [f"s{k}" for k in range(4)]
+    whole = d - d % 4
+    lines = [
+        "float " + ", ".join(f"{one} = 0.0f" for one in sums) + ";",
+        f"const float *w = {name}_weights[r];",
+    ]
+    if whole:
+        lines += ["int j;", f"for (j = 0; j < {whole}; j += 4) {{"]
+        lines += [f"    {one} += w[j + {k}] * z[j + {k}];" for k, one in enumerate(sums)]
+        lines += ["}"]
+    lines += [f"{sums[j % 4]} += w[{j}] * z[{j}];" for j in range(whole, d)]
+    lines += [f"return ((s0 + s1) + (s2 + s3)) + {name}_intercepts[r];"]
+    body = "".join(f"    {line}\n" for line in lines)
+    head = f"static inline float {name}_prototype(const float *z, int r)"
+    return f"/* Score of prototype r. */\n{head}\n{{\n{body}}}\n"
+
+
+def _finite_loop(d: int, entry: Entry, name: str) -> list[str]:
+    lines = [f"for (j = 0; j < {d}; ++j) {{"]
+    if entry.is_identity:
+        lines += [f"    if (!{name}_is_number(x[j])) return -1;"]
+    else:
+        lines += ["    float v = x[j];", f"    if (!{name}_is_number(v)) return -1;"]
+        lines += ["    " + line for line in entry.lines(name)]
+        lines += ["    z[j] = v;"]
+    return [*lines, "}"]
+
+
+# -- integers ----------------------------------------------------------------------------------
+
+
+def plan_integer(record: ExportModel, name: str, dtype: str) -> CPlan:
+    """Integer weights, features quantised example by example, sums without overflow."""
+    levels = _LEVELS[dtype]
+    entry, W, b = _integer_scale(record, levels)
+    step = np.abs(W).max(axis=1) / levels
+    step[step == 0.0] = 1.0
+    q = np.rint(W / step[:, None]).astype(np.int64)
+    heaviest = max(1, int(np.abs(q).sum(axis=1).max()))
+    inputs = min(_INPUT_LEVELS, _INT32 // heaviest)
+    sum_type = "int32_t"
+    if inputs < _FEWEST_INPUT_LEVELS:
+        inputs, sum_type = _INPUT_LEVELS, "int64_t"
+    plan = CPlan()
+    plan.tables = [
+        *entry.arrays(),
+        CArray("weights", q.astype(dtype), "One row per prototype."),
+        CArray(
+            "steps",
+            float32_of(step, "weights"),
+            "A weight of prototype r is steps[r] times its integer.",
+        ),
+        CArray("intercepts", float32_of(b, "intercepts"), "One per prototype."),
+    ]
+    size = _sizes(record, entry)
+    spread = np.sqrt(((W * size) ** 2).sum(axis=1))
+    plan.error = float((_expected_error(W, size, levels) / np.maximum(spread, 1e-300)).max())
+    bound = heaviest * inputs
+    limit = "2147483647" if sum_type == "int32_t" else "2^63 - 1"
+    plan.remarks.append(
+        f"Sums do not overflow: the integer weights of a prototype have absolute values of sum "
+        f"{heaviest} at most, a quantised feature is at most {inputs}, and {heaviest} * {inputs} "
+        f"= {bound} <= {limit}, the largest {sum_type}."
+    )
+    d = record.n_features
+    plan.locals = [f"int16_t q[{d}];", "float largest = 0.0f, unit = 0.0f;"]
+    plan.stack_bytes = 2 * d
+    plan.functions += [_feature_function(entry, name), _dot_function(name, d, sum_type)]
+    plan.prepare = _quantise_lines(name, d, inputs)
+    plan.score = f"{name}_prototype(q, unit, r)"
+    return plan
+
+
+def _integer_scale(record: ExportModel, levels: int) -> tuple[Entry, np.ndarray, np.ndarray]:
+    """The entry that makes integers precise, and weights and intercepts after it.
+
+    All weights of a prototype share one step, so large weights make those of other features
+    coarse.  A factor per feature that brings all columns of the weights to the same maximum gives
+    the least error; where that gains little, its tables are saved and the raw features used.
+    """
+    clipped = _clipped_entry(record)
+    if clipped is not None:
+        return clipped, record.vectors, record.intercepts
+    mean, spread = raw_statistics(record)
+    W, raw_intercepts = folded_weights(record)
+    factor = _equal_columns(W, spread)
+    even = W / np.where(factor > 0.0, factor, 1.0)
+    even_error = _expected_error(even, factor * spread, levels)
+    raw_error = _expected_error(W, np.hypot(mean, spread), levels)
+    typical = np.sqrt(((W * spread) ** 2).sum(axis=1))
+    if ((raw_error <= _LITTLE_GAIN * even_error) | (raw_error <= _NO_ERROR * typical)).all():
+        return Entry(), W, raw_intercepts
+    weight = np.abs(W)
+    if (weight @ np.hypot(mean, spread) <= _NEAR_ZERO * (weight @ spread)).all():
+        return Entry(scale=factor), even, raw_intercepts  # sparse features: zeros stay zeros
+    shift, _, b = centred_weights(record)
+    return Entry(shift=shift, scale=factor), even, b
+
+
+def _sizes(record: ExportModel, entry: Entry) -> np.ndarray:
+    """How far features usually are from 0 after the entry."""
+    mean, spread = raw_statistics(record)
+    shift = 0.0 if entry.shift is None else entry.shift
+    scale = 1.0 if entry.scale is None else entry.scale
+    return np.hypot(mean - shift, spread) * scale
+
+
+def _equal_columns(W: np.ndarray, spread: np.ndarray) -> np.ndarray:
+    """The largest absolute weight of each feature, prototypes counted alike; 0 if all are zero."""
+    rows = np.abs(W * spread).max(axis=1, keepdims=True)
+    columns = np.abs(W / np.where(rows > 0.0, rows, 1.0)).max(axis=0)
+    return columns / (float((columns * spread).max(initial=0.0)) or 1.0)
+
+
+def _expected_error(W: np.ndarray, size: np.ndarray, levels: int) -> np.ndarray:
+    """Standard deviation of the error of every score: rounded weights and rounded features."""
+    weight_step = np.abs(W).max(axis=1) / levels
+    feature_step = 3.0 * size.max() / _INPUT_LEVELS
+    error = weight_step**2 * (size**2).sum() + feature_step**2 * (W**2).sum(axis=1)
+    return np.sqrt(error / 12.0)
+
+
+def _feature_function(entry: Entry, name: str) -> str:
+    lines = ["float v = x[j];", *entry.lines(name), "return v;"]
+    return (
+        f"/* Feature j as the weights expect it. */\n"
+        f"static inline float {name}_feature(const float *x, int j)\n"
+        "{\n" + "".join(f"    {line}\n" for line in lines) + "}\n"
+    )
+
+
+def _dot_function(name: str, d: int, sum_type: str) -> str:
+    return (
+        f"/* Score of prototype r for features q * unit. */\n"
+        f"static inline float {name}_prototype(const int16_t *q, float unit, int r)\n"
+        f"{{\n"
+        f"    {sum_type} sum = 0;\n"
+        f"    int j;\n"
+        f"    for (j = 0; j < {d}; ++j) {{\n"
+        f"        sum += ({sum_type}){name}_weights[r][j] * q[j];\n"
+        f"    }}\n"
+        f"    return (float)sum * ({name}_steps[r] * unit) + {name}_intercepts[r];\n"
+        f"}}\n"
+    )
+
+
+def _quantise_lines(name: str, d: int, inputs: int) -> list[str]:
+    """Scale the features so that the largest becomes ``inputs``, and round."""
+    return [
+        f"for (j = 0; j < {d}; ++j) {{",
+        f"    float v = {name}_feature(x, j);",
+        f"    if (!{name}_is_number(v)) return -1;",
+        "    v = v < 0.0f ? -v : v;",
+        "    largest = v > largest ? v : largest;",
+        "}",
+        f"unit = largest / {inputs}.0f;",
+        f"for (j = 0; j < {d}; ++j) {{",
+        "    /* a division so small that it means nothing is left out */",
+        f"    float v = unit > 1.0e-37f ? {name}_feature(x, j) / unit : 0.0f;",
+        "    v += v < 0.0f ? -0.5f : 0.5f;",
+        "    q[j] = (int16_t)v;",
+        "}",
+    ]

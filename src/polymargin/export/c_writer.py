@@ -1,0 +1,292 @@
+"""C99: one header with the model as constants and functions that predict."""
+
+from __future__ import annotations
+
+import os
+import textwrap
+from typing import Any
+
+import numpy as np
+
+from polymargin.export.c_kernel import plan_kernel
+from polymargin.export.c_linear import plan_float, plan_integer
+from polymargin.export.c_plan import CPlan
+from polymargin.export.c_text import CArray, c_comment, c_string, check_name
+from polymargin.export.files import write_whole
+from polymargin.export.labels import fits_int64
+from polymargin.export.record import ExportModel
+
+__all__ = ["constant_bytes", "header_and_notes", "to_c"]
+
+_DTYPES = ("float32", "int16", "int8")
+_LARGEST_FLOAT = "3.40282347e+38f"
+
+
+def to_c(
+    model: Any,
+    path: str | os.PathLike[str] | None = None,
+    dtype: str = "float32",
+    name: str = "polymargin_model",
+) -> str:
+    """A C99 header that predicts: constants and static functions, no memory to allocate.
+
+    ``int <name>_predict(const float *x)`` gives the number of the class, ``<name>_scores`` the
+    scores too, ``<name>_label`` its label.  Linear and prototype models need no library, kernel
+    models ``expf`` or ``powf``.
+
+    Parameters
+    ----------
+    model : estimator, Pipeline of scalers and estimator, search, or ExportModel
+    path : str or path-like, optional
+        Where to write the header.
+    dtype : {"float32", "int16", "int8"}, default="float32"
+        Type of the weights or support vectors.
+    name : str, default="polymargin_model"
+        What all names of the header begin with; a C identifier.
+
+    Returns
+    -------
+    str
+        The text of the header.
+    """
+    text, _ = header_and_notes(ExportModel.from_estimator(model), dtype, name)
+    if path is not None:
+        write_whole(path, text.encode("ascii"))
+    return text
+
+
+def header_and_notes(
+    record: ExportModel, dtype: str = "float32", name: str = "polymargin_model"
+) -> tuple[str, list[str]]:
+    """The text of the header, and what its user should know.
+
+    Parameters
+    ----------
+    record : ExportModel
+    dtype, name
+        As in ``to_c``.
+    """
+    check_name(name)
+    if dtype not in _DTYPES:
+        raise ValueError(f"dtype must be one of {_DTYPES}, got {dtype!r}.")
+    plan = _plan(record, dtype, name)
+    notes = [f"{plan.n_bytes} bytes of tables, {plan.stack_bytes} bytes of arrays on the stack"]
+    if plan.needs:
+        notes.append(f"needs {', '.join(plan.needs)} of math.h: link with -lm")
+    return _header(record, plan, dtype, name), [*notes, *plan.cautions()]
+
+
+def constant_bytes(model: Any, dtype: str = "float32") -> int:
+    """Bytes of the tables that ``to_c`` writes, labels not counted.
+
+    Parameters
+    ----------
+    model : estimator, Pipeline of scalers and estimator, search, or ExportModel
+    dtype : {"float32", "int16", "int8"}, default="float32"
+    """
+    return _plan(ExportModel.from_estimator(model), dtype, "model").n_bytes
+
+
+def _plan(record: ExportModel, dtype: str, name: str) -> CPlan:
+    if not record.is_linear:
+        plan = plan_kernel(record, name, dtype)
+    elif dtype == "float32":
+        plan = plan_float(record, name)
+    else:
+        plan = plan_integer(record, name, dtype)
+    if _has_several(record):
+        first = record.first_prototypes()
+        dtype_of = np.uint8 if first[-1] < 256 else np.uint16 if first[-1] < 65536 else np.uint32
+        about = "The prototypes of class c are first[c] to first[c + 1] - 1."
+        plan.tables.append(CArray("first", first.astype(dtype_of), about))
+    return plan
+
+
+def _has_several(record: ExportModel) -> bool:
+    return not record.is_difference and len(record.prototype_class) != record.n_classes
+
+
+# -- text --------------------------------------------------------------------------------------
+
+
+def _header(record: ExportModel, plan: CPlan, dtype: str, name: str) -> str:
+    big = name.upper()
+    includes = ["#include <stdint.h>"] + (["#include <math.h>"] if plan.needs else [])
+    macros = [
+        f"#define {big}_N_FEATURES {record.n_features}",
+        f"#define {big}_N_CLASSES {record.n_classes}",
+        f"#define {big}_BYTES {plan.n_bytes} /* of the tables below, without labels */",
+    ]
+    parts = [
+        _top_comment(record, plan, dtype, name),
+        f"#ifndef POLYMARGIN_EXPORT_{name}\n#define POLYMARGIN_EXPORT_{name}\n",
+        "\n".join(includes) + "\n",
+        "\n".join(macros) + "\n",
+        *(table.text(name) for table in plan.tables),
+        _is_number(name),
+        *plan.functions,
+        _scores_function(record, plan, name),
+        _predict_function(record, name),
+        _label_function(record, name),
+        "#endif\n",
+    ]
+    return "\n".join(parts)
+
+
+def _top_comment(record: ExportModel, plan: CPlan, dtype: str, name: str) -> str:
+    d, Q = record.n_features, record.n_classes
+    version = record.metadata.get("version", "")
+    libraries = ", ".join(plan.needs)
+    kind = "" if record.kind == "kernel" else f"{record.kind}, "
+    paragraphs = [
+        f"{name}: {c_comment(record.estimator)} ({kind}{record.kernel} kernel) with {d} features "
+        f"and {Q} classes, weights of type {dtype}; written by polymargin {version}.",
+        f"Size: {plan.n_bytes} bytes of tables, {plan.stack_bytes} bytes of arrays on the stack. "
+        + (f"Library functions: {libraries}." if plan.needs else "No library functions."),
+        "Use, in one .c file:",
+        None,
+        f"The scaler of the model is contained: x are raw features. scores has {Q} entries"
+        + (
+            ", 0 and the lead of the second class over the first."
+            if Q == 2
+            else "; the highest wins, the first among equals."
+        )
+        + " Where a feature is NaN or infinite, or scores overflow, the class is -1.",
+        *plan.cautions(),
+        *plan.remarks,
+        *_training_remarks(record),
+        *_feature_remarks(record),
+    ]
+    example = [
+        f'    #include "{name}.h"',
+        f"    float x[{d}] = {{ ... }};",
+        f"    int c = {name}_predict(x);        0 to {Q - 1}, or -1",
+        f"    {_label_type(record)}label = {name}_label(c);",
+        f"    float scores[{Q}];",
+        f"    int same = {name}_scores(x, scores);",
+    ]
+    lines: list[str] = []
+    for paragraph in paragraphs:
+        if paragraph is None:
+            lines += [*example, ""]
+        else:
+            lines += [*textwrap.wrap(_sentence(paragraph), 94), ""]
+    return "/*\n" + "\n".join(f" * {line}".rstrip() for line in lines[:-1]) + "\n */\n"
+
+
+def _sentence(text: str) -> str:
+    """Sentences of our own keep their signs, except those that end or open a comment."""
+    return text.replace("*/", "* /").replace("/*", "/ *")
+
+
+def _training_remarks(record: ExportModel) -> list[str]:
+    certificate = record.metadata.get("certificate")
+    if not certificate or certificate.get("relative_gap") is None:
+        return []
+    return [
+        f"Training: status {record.metadata.get('status', 'unknown')}, relative duality gap "
+        f"{certificate['relative_gap']:.1e}."
+    ]
+
+
+def _feature_remarks(record: ExportModel) -> list[str]:
+    if record.feature_names is None:
+        return []
+    names = ", ".join(c_comment(name) for name in record.feature_names)
+    return [f"Features in order: {names}."]
+
+
+def _is_number(name: str) -> str:
+    return (
+        f"/* Neither NaN nor infinite. */\n"
+        f"static inline int {name}_is_number(float v)\n"
+        f"{{\n    return v >= -{_LARGEST_FLOAT} && v <= {_LARGEST_FLOAT};\n}}\n"
+    )
+
+
+def _scores_function(record: ExportModel, plan: CPlan, name: str) -> str:
+    Q = record.n_classes
+    if record.is_difference:
+        declared = "int j, r = 0;"
+        classes = ["scores[0] = 0.0f;", f"scores[1] = {plan.score};"]
+    elif _has_several(record):
+        declared = "int c, j, r;"
+        classes = [
+            f"for (c = 0; c < {Q}; ++c) {{",
+            f"    r = {name}_first[c];",
+            f"    scores[c] = {plan.score};",
+            f"    for (++r; r < {name}_first[c + 1]; ++r) {{",
+            f"        const float s = {plan.score};",
+            "        scores[c] = s > scores[c] ? s : scores[c];",
+            "    }",
+            "}",
+        ]
+    else:
+        declared = "int j, r;"
+        classes = [f"for (r = 0; r < {Q}; ++r) scores[r] = {plan.score};"]
+    if Q == 2 and not record.is_difference:
+        classes += ["scores[1] -= scores[0];", "scores[0] = 0.0f;"]
+    body = [
+        declared,
+        "int best = 0, k;",
+        *plan.locals,
+        *plan.prepare,
+        *classes,
+        f"for (k = 1; k < {Q}; ++k) {{",
+        "    if (scores[k] > scores[best]) best = k;",
+        "}",
+        f"return {name}_is_number(scores[best]) ? best : -1;",
+    ]
+    return (
+        f"/* Writes {Q} scores and gives the class of the highest, the first among equals, or -1. "
+        "*/\n"
+        f"static inline int {name}_scores(const float *x, float *scores)\n"
+        "{\n" + "".join(f"    {line}\n" for line in body) + "}\n"
+    )
+
+
+def _predict_function(record: ExportModel, name: str) -> str:
+    return (
+        f"/* The class of x: 0 to {record.n_classes - 1}, or -1 if x has no class. */\n"
+        f"static inline int {name}_predict(const float *x)\n"
+        f"{{\n    float scores[{record.n_classes}];\n    return {name}_scores(x, scores);\n}}\n"
+    )
+
+
+# -- labels ------------------------------------------------------------------------------------
+
+
+def _label_type(record: ExportModel) -> str:
+    if record.label_type == "str" or not fits_int64(record.labels):
+        return "double " if record.label_type == "float" else "const char *"
+    small = all(abs(int(label)) < 2**31 for label in record.labels)
+    return "int32_t " if small else "int64_t "
+
+
+def _label_words(record: ExportModel) -> list[str]:
+    kind = _label_type(record)
+    if kind == "const char *":
+        return [c_string(str(label)) for label in record.labels]
+    if kind == "double ":
+        return [f"{float(label):.17e}" for label in record.labels]
+    if kind == "int32_t ":
+        return [str(int(label)) for label in record.labels]
+    # the most negative number is no constant of its own
+    return [
+        "INT64_MIN" if int(label) == -(2**63) else f"INT64_C({int(label)})"
+        for label in record.labels
+    ]
+
+
+def _label_function(record: ExportModel, name: str) -> str:
+    kind = _label_type(record)
+    table = "const char *const " if kind == "const char *" else f"const {kind}"
+    nothing = '""' if kind == "const char *" else "0"
+    words = ",\n".join(f"    {word}" for word in _label_words(record))
+    return (
+        f"/* Labels in the order of the scores. */\n"
+        f"static {table}{name}_labels[{record.n_classes}] = {{\n{words}\n}};\n\n"
+        f"/* The label of class c; {nothing} if c is out of range. */\n"
+        f"static inline {kind}{name}_label(int c)\n"
+        f"{{\n    return c >= 0 && c < {record.n_classes} ? {name}_labels[c] : {nothing};\n}}\n"
+    )

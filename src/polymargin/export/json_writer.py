@@ -1,0 +1,78 @@
+"""JSON: the record as a document that any language reads; ``schema.json`` describes it."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from polymargin.export.files import write_whole
+from polymargin.export.record import ExportModel
+
+__all__ = ["FORMAT", "VERSION", "document", "to_json"]
+
+FORMAT = "polymargin-model"
+VERSION = 1
+
+
+def to_json(
+    model: Any, path: str | os.PathLike[str] | None = None, indent: int | None = None
+) -> str:
+    """The model as JSON text, every number with all its digits.
+
+    Parameters
+    ----------
+    model : estimator, Pipeline of scalers and estimator, search, or ExportModel
+    path : str or path-like, optional
+        Where to write the file (UTF-8).
+    indent : int, optional
+        As in ``json.dumps``; one line by default.
+
+    Returns
+    -------
+    str
+    """
+    record = ExportModel.from_estimator(model)
+    text = json.dumps(document(record), indent=indent, allow_nan=False, ensure_ascii=False) + "\n"
+    if path is not None:
+        write_whole(path, text.encode("utf-8"))
+    return text
+
+
+def document(record: ExportModel) -> dict[str, Any]:
+    """The record as plain dictionaries, lists and numbers."""
+    scaling = record.scaling
+    scaler = None
+    if scaling is not None:
+        scaler = {
+            "shift": scaling.shift.tolist(),
+            "scale": scaling.scale.tolist(),
+            "low": None if scaling.low is None else scaling.low.tolist(),
+            "high": None if scaling.high is None else scaling.high.tolist(),
+        }
+    tau = record.coefficients
+    kernel: dict[str, Any] = {"name": record.kernel}
+    if not record.is_linear:
+        kernel["gamma"] = record.gamma
+    if record.kernel in ("poly", "sigmoid"):
+        kernel["coef0"] = record.coef0
+    if record.kernel == "poly":
+        kernel["degree"] = record.degree
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "kind": record.kind,
+        "estimator": record.estimator,
+        "n_features": record.n_features,
+        "feature_names": None if record.feature_names is None else list(record.feature_names),
+        "label_type": record.label_type,
+        "labels": list(record.labels),
+        "scaler": scaler,
+        "kernel": kernel,
+        "vectors": record.vectors.tolist(),
+        "coefficients": None if tau is None else tau.tolist(),
+        "intercepts": record.intercepts.tolist(),
+        "prototype_class": record.prototype_class.tolist(),
+        "center": None if record.center is None else record.center.tolist(),
+        "metadata": record.metadata,
+    }

@@ -1,0 +1,283 @@
+"""The solvers of a regularisation path: they stay alive between values of C.
+
+Kernel rows, scores and compiled state of one solve are there for the next; only caps, variables and
+scores change.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from polymargin.certificate import Judgement, judge
+from polymargin.continuation import takes_signed, within_caps
+from polymargin.fields import SparseField
+from polymargin.history import History
+from polymargin.path_points import Knot, Mixture
+from polymargin.problem import OutOfTimeError, Problem
+from polymargin.solvers.base import Deadline, Progress, Solution, Stop
+from polymargin.solvers.body import make_duals, screen
+from polymargin.solvers.descent import BlockDescent
+from polymargin.solvers.machine_progress import MachineProgress
+from polymargin.solvers.sweeps import Sweeps
+from polymargin.solvers.working_set import WorkingSet
+from polymargin.verdict import judge_machine
+
+__all__ = ["PathSolver", "make_solver"]
+
+_SINGLE_PRECISION_TOL = 1e-4
+
+Judged = tuple[np.ndarray, np.ndarray, np.ndarray, Judgement]
+
+
+class _Memory:
+    """Keeps what the judge saw: the points, and the scores of all patterns."""
+
+    problem: Problem
+
+    def remember(self, support: np.ndarray, point: np.ndarray, judge_it: Any) -> Judgement:
+        scores = np.zeros((self.problem.n_patterns, self.problem.n_prototypes))
+        judgement: Judgement = judge_it(scores)
+        self.seen: list[Judged] = [
+            *getattr(self, "seen", [])[-2:],
+            (support, point, scores, judgement),
+        ]
+        return judgement
+
+    def recall(self, support: np.ndarray) -> Judged | None:
+        for one in getattr(self, "seen", []):
+            if one[0] is support:
+                return one
+        return None
+
+
+class _PathProgress(_Memory, Progress):
+    def judged(self, support: np.ndarray, tau: np.ndarray) -> Judgement:
+        return self.remember(support, tau, lambda out: judge(self.problem, support, tau, out))
+
+
+class _MachinePathProgress(_Memory, MachineProgress):
+    def judged(self, support: np.ndarray, tau: np.ndarray) -> Judgement:
+        def judge_it(out: np.ndarray) -> Judgement:
+            return judge_machine(self.problem, support, tau, self.hint, out)
+
+        return self.remember(support, tau, judge_it)
+
+
+class _KnownSweeps(Sweeps):
+    """Sweeps from a point of known scores and prototypes: no product before the first pass."""
+
+    known: np.ndarray | None = None
+
+    def begin(self, start: Mixture) -> None:
+        """Prototypes of the start, and its scores for the first check."""
+        self.is_cold = False
+        W = start.W
+        assert W is not None
+        if isinstance(self.field, SparseField):
+            self.field.V[self.place, : len(W)] = W.T
+        else:
+            self.field.W[:] = W
+        self.field.constant[:] = self.field.scale * self.duals.tau.sum(axis=0)
+        self.known = start.scores()
+
+    def screen(self, rows: slice, end: int, hard_cap: float, totals: np.ndarray) -> int:
+        if self.known is None:
+            return super().screen(rows, end, hard_cap, totals)
+        patterns = np.ascontiguousarray(self.everyone[rows])
+        scores = np.ascontiguousarray(self.known[rows].T)
+        shift = np.zeros(len(scores))
+        return int(screen(scores, shift, patterns, self.duals, self.queue, end, hard_cap, totals))
+
+    def check(self) -> tuple[float, float, int, float]:
+        found = super().check()
+        self.known = None
+        return found
+
+
+class _AllInside(WorkingSet):
+    """A working set of all patterns on a given kernel matrix, which can start again."""
+
+    def prepare(self, dtype: Any) -> None:
+        self.first = np.arange(self.problem.n_patterns)
+        super().prepare(dtype)
+
+    def refresh(self) -> None:
+        """Scores of the set by one product with its kernel matrix."""
+        n = len(self.ids)
+        self.F = np.ascontiguousarray(self.duals.tau.T.astype(self.dtype) @ self.pool.rows[:n, :n])
+
+    def trim(self) -> None:
+        """Nobody leaves: the next value of C may need them."""
+
+    def start_again(self, tau: np.ndarray, scores: np.ndarray) -> None:
+        """Another point with known scores (n, R), under the present caps of the problem."""
+        self.tau = tau.copy()
+        self.duals = make_duals(self.problem, self.ids, np.ascontiguousarray(tau))
+        self.F = np.ascontiguousarray(scores.T.astype(self.dtype))
+
+
+class PathSolver:
+    """``solve(C, start, tol)`` gives the solved point; the problem's caps are set before."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        stop: Stop,
+        deadline: Deadline,
+        seed: Any,
+        cache_mb: float,
+        offset: float,
+    ) -> None:
+        self.problem, self.stop, self.deadline = problem, stop, deadline
+        self.seed, self.cache_mb, self.offset = seed, cache_mb, offset
+        n = problem.n_patterns
+        self.has_gram = problem.kernel.name == "precomputed" and 4.0 * n * n <= 1e6 * cache_mb
+
+    def solve(self, C: float, start: Mixture | None, tol: float) -> Knot:
+        stop = Stop(tol, self.stop.max_iter, self.stop.max_time)
+        V = None
+        if start is not None:
+            V = within_caps(self.problem, start.variables(self.problem.n_patterns))
+        progress, solution = self.run(stop, V, start)
+        return self.knot(C, progress, solution)
+
+    def run(self, stop: Stop, V: np.ndarray | None, start: Mixture | None) -> tuple[Any, Solution]:
+        raise NotImplementedError
+
+    def knot(self, C: float, progress: Any, solution: Solution) -> Knot:
+        problem = self.problem
+        found = progress.recall(solution.support)
+        if found is None:  # a fit that ran out of time before its certificate
+            progress.judged(*self.last_point(solution))
+            found = progress.seen[-1]
+        support, V, scores, judgement = found
+        machine, own = problem.machine, problem.own[support]
+        signed = takes_signed(problem)
+        T = machine.coefficients(V, own) if signed else V
+        rows = np.arange(len(support))
+        reward = machine.reward(V, own) if signed else float(V[rows, own].sum())
+        ridge = np.zeros(len(support))
+        if machine.p == 2:
+            ridge = 0.5 * C / problem.cap[support]
+        b = judgement.intercept if problem.has_free_bias else np.zeros(problem.n_prototypes)
+        return Knot(
+            C,
+            support,
+            V,
+            T,
+            scores,
+            b,
+            self.offset * T.sum(axis=0),
+            judgement.W,
+            reward,
+            ridge,
+            judgement.certificate,
+            judgement.scale,
+            solution.iterations,
+        )
+
+    def last_point(self, solution: Solution) -> tuple[np.ndarray, np.ndarray]:
+        """The point of a solution in the variables of the solver."""
+        return solution.support, solution.tau
+
+
+class _LinearPath(PathSolver):
+    """Crammer-Singer with explicit prototypes."""
+
+    def run(self, stop: Stop, V: np.ndarray | None, start: Mixture | None) -> tuple[Any, Solution]:
+        run = _KnownSweeps(self.problem, stop, History(), None, self.seed, self.deadline)
+        if V is not None and start is not None:
+            run.duals = make_duals(self.problem, slice(None), np.ascontiguousarray(V))
+            run.begin(start)
+        progress = _PathProgress(self.problem, stop, History(), run.support, self.deadline)
+        run.progress = progress
+        return progress, run.run()
+
+
+class _KernelPath(PathSolver):
+    """Crammer-Singer on kernel rows: one working set for all values of C where memory allows."""
+
+    alive: _AllInside | None = None
+
+    def run(self, stop: Stop, V: np.ndarray | None, start: Mixture | None) -> tuple[Any, Solution]:
+        dtype = np.float32 if stop.tol >= _SINGLE_PRECISION_TOL else np.float64
+        fresh = self.alive is None or self.alive.dtype != dtype
+        run: WorkingSet
+        if fresh:
+            kind = _AllInside if self.has_gram else WorkingSet
+            run = kind(self.problem, stop, History(), V, self.seed, self.cache_mb, self.deadline)
+        else:
+            assert self.alive is not None
+            run = self.alive
+        progress = _PathProgress(self.problem, stop, History(), run.support, self.deadline)
+        run.progress = progress
+        try:
+            if fresh:
+                run.prepare(dtype)
+                self.alive = run if isinstance(run, _AllInside) else None
+            else:
+                assert isinstance(run, _AllInside)
+                shape = (self.problem.n_patterns, self.problem.n_prototypes)
+                if V is None or start is None:
+                    run.start_again(np.zeros(shape), np.zeros(shape))
+                else:
+                    run.start_again(V, start.scores())
+            return progress, run.run()
+        except OutOfTimeError:
+            return progress, _cut_short(progress, self.deadline, run.support)
+
+
+class _MachinePath(PathSolver):
+    """Every other machine, and free intercepts."""
+
+    alive: BlockDescent | None = None
+    latest: BlockDescent
+
+    def last_point(self, solution: Solution) -> tuple[np.ndarray, np.ndarray]:
+        return self.latest.support()
+
+    def run(self, stop: Stop, V: np.ndarray | None, start: Mixture | None) -> tuple[Any, Solution]:
+        problem = self.problem
+        single = stop.tol >= _SINGLE_PRECISION_TOL
+        stays = self.has_gram or problem.kernel.is_linear
+        run = self.alive if stays else None
+        if run is None:
+            run = BlockDescent(problem, stop, History(), V, self.seed, self.cache_mb, self.deadline)
+            run.takes_all = self.has_gram
+        elif V is not None:
+            run.V = V.copy()
+        else:
+            run.V = np.zeros_like(run.V)
+        self.latest = run
+        run.b = np.zeros(problem.n_prototypes) if start is None else start.b.copy()
+        progress = _MachinePathProgress(problem, stop, History(), run.snapshot, self.deadline)
+        run.progress = progress
+        try:
+            if self.alive is run and run.single == single:
+                run.adopt()
+                run.stage.refresh(run.blocks.V, run.b)
+            else:
+                run.prepare(single)
+            self.alive = run
+            return progress, run.run()
+        except OutOfTimeError:
+            self.alive = None
+            return progress, _cut_short(progress, self.deadline, run.support)
+
+
+def _cut_short(progress: Progress, deadline: Deadline, support: Any) -> Solution:
+    return progress.finish(deadline.why_end() or "max_time", *support())
+
+
+def make_solver(
+    problem: Problem, stop: Stop, deadline: Deadline, seed: Any, cache_mb: float, offset: float
+) -> PathSolver:
+    """The solver for a problem; ``offset`` is the constant of a penalised intercept's kernel."""
+    kind: type[PathSolver]
+    if takes_signed(problem):
+        kind = _MachinePath
+    else:
+        kind = _LinearPath if problem.kernel.is_linear else _KernelPath
+    return kind(problem, stop, deadline, seed, cache_mb, offset)

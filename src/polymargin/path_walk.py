@@ -1,0 +1,360 @@
+"""How a regularisation path is found: solves where mixtures of solved points are not good enough.
+
+Dual feasible sets grow in proportion to C, so between two solved values C_1 < C < C_2 the point
+
+    alpha(C) = (1 - t) alpha(C_1) + t alpha(C_2),   C = (1 - t) C_1 + t C_2             (9.11)
+
+is feasible, and its scores are the same mixture of known scores: its primal and dual value cost no
+product with the data.  The exact path is piecewise linear in C (M-SVM^2: smooth), so such a
+mixture is often good enough.  Where it is not, it is where the next solve starts.  The quadratic
+loss has no caps; there the best mixture is taken.
+
+The path is therefore halved, not walked: both ends are solved, then the middle, until every point
+has the gap that was asked for.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from polymargin.certificate import energy, score_source
+from polymargin.classifier import Prepared
+from polymargin.continuation import Ticker, with_gram
+from polymargin.estimators import MulticlassSVC
+from polymargin.initialization import count_prototypes, initial_assignment
+from polymargin.machines import MACHINES
+from polymargin.multi_prototype import MultiPrototypeSVC
+from polymargin.path_points import Knot, Mixture, Values, mixture_of, values_at
+from polymargin.path_solvers import PathSolver, make_solver
+from polymargin.problem import Problem
+from polymargin.solvers.base import Deadline
+
+__all__ = ["Point", "Shared", "Walk", "bounded_margin_C"]
+
+_FINE, _COARSE = 0.4, 0.9  # share of tol of a solve, where mixtures will be made of it, and not
+_CURVATURE = 0.012  # typical gap of a mixture half way between C and e C (measured)
+_FAR = 3.0  # factor of C from which on a solution is no good start for another
+_AUTO_SHARE = 0.9
+_AUTO_STEP = 10.0
+_AUTO_RANGE = 1e4
+_AUTO_LOSSES = 0.05
+
+
+@dataclass
+class Point:
+    """One value of C: the mixture that is its model, and what it is worth."""
+
+    C: float
+    mixture: Mixture
+    values: Values
+    solved: bool
+    iterations: int = 0
+    seconds: float = 0.0
+
+
+class Shared:
+    """The problem behind all points: data checked once, kernel values computed once."""
+
+    def __init__(
+        self,
+        template: Any,
+        settings: dict[str, Any],
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        X_val: Any,
+        y_val: Any,
+        tol: float,
+        deadline: Deadline,
+    ) -> None:
+        if not isinstance(template, MulticlassSVC | MultiPrototypeSVC):
+            raise ValueError(
+                f"estimator must be a MulticlassSVC or a MultiPrototypeSVC, got {template!r}."
+            )
+        self.seconds, self.n_solves = 0.0, 0
+        self.estimator = clone(template).set_params(C=1.0, tol=tol, **settings)
+        self.prototype_class: np.ndarray
+        if isinstance(template, MulticlassSVC):
+            machine = self.estimator._check_parameters()
+            self.ready: Prepared = self.estimator._prepare(machine, X, y, sample_weight)
+            own, self.prototype_class = self.ready.label, np.arange(len(self.ready.classes))
+        else:
+            machine = MACHINES["cs"]
+            self.estimator._check_common()
+            self.ready = self.estimator._prepare(machine, X, y, sample_weight)
+            own, self.prototype_class = self._assignment(template)
+        self.plain = self.estimator._problem(machine, self.ready, own, self.prototype_class)
+        self.problem: Problem = with_gram(self.plain, float(settings["cache_mb"]))
+        self.weight = self.ready.cap.copy()
+        self.validation = self._validation(X_val, y_val)
+        self.solver: PathSolver = make_solver(
+            self.problem,
+            deadline.stop,
+            deadline,
+            self.estimator._seed(),
+            float(settings["cache_mb"]),
+            self.ready.kernel.offset,
+        )
+
+    def _assignment(self, template: MultiPrototypeSVC) -> tuple[np.ndarray, np.ndarray]:
+        """Prototype of each example: that of a fitted machine, or the initial one."""
+        ready = self.ready
+        assigned = getattr(template, "assignment_", None)
+        if assigned is not None:
+            if len(assigned) != ready.X.shape[0] or (assigned[ready.kept] < 0).any():
+                raise ValueError(
+                    "estimator: its assignment belongs to other examples; give X, y and weights "
+                    "that it was trained on, or an unfitted one."
+                )
+            wrong = template._prototype_class[assigned[ready.kept]] != ready.label
+            if wrong.any():
+                raise ValueError("estimator: its assignment does not fit the labels y.")
+            return assigned[ready.kept].astype(np.int64), template._prototype_class
+        counts = count_prototypes(self.estimator.n_prototypes, ready.classes, None)
+        prototype_class = np.repeat(np.arange(len(counts)), counts)
+        own = initial_assignment(
+            self.estimator._kept_init(ready),
+            ready.data,
+            ready.label,
+            ready.cap,
+            counts,
+            [self.estimator._seed(), 0],
+            ready.kernel.name != "precomputed",
+        )
+        return own, prototype_class
+
+    def _validation(self, X_val: Any, y_val: Any) -> tuple[Any, np.ndarray] | None:
+        if (X_val is None) != (y_val is None):
+            raise ValueError("X_val and y_val belong together: give both or neither.")
+        if X_val is None:
+            return None
+        # input is checked as predict does it, which wants a fitted attribute to be there
+        self.estimator.intercept_ = np.zeros(1)
+        self.estimator._kernel = self.ready.kernel
+        checked = self.estimator._check_input(X_val)
+        del self.estimator.intercept_
+        labels = np.asarray(y_val).ravel()
+        if len(labels) != checked.shape[0]:
+            raise ValueError(
+                f"y_val has {len(labels)} labels for {checked.shape[0]} rows of X_val."
+            )
+        return checked, labels
+
+    def set_C(self, C: float) -> None:
+        self.problem.cap = C * self.weight
+
+    def fitted(self, point: Point) -> Any:
+        """An estimator with the attributes of this point."""
+        model = clone(self.estimator).set_params(C=float(point.C))
+        mixture, scale, ready = point.mixture, point.values.scale, self.ready
+        support, T = mixture.coefficients()
+        W = None if mixture.W is None else mixture.W * scale
+        if isinstance(model, MultiPrototypeSVC):
+            made = model._fitted_attributes(ready, self.prototype_class)
+        else:
+            made = model._fitted_attributes(ready.kernel, ready.classes, ready.X)
+        attributes = made(ready.kept[support], T * scale, W, mixture.intercept * scale)
+        for name, value in attributes.items():
+            setattr(model, name, value)
+        model.n_features_in_ = self.estimator.n_features_in_
+        if hasattr(self.estimator, "feature_names_in_"):
+            model.feature_names_in_ = self.estimator.feature_names_in_
+        model.certificate_ = point.values.certificate
+        model.status_ = "converged" if model.certificate_.relative_gap <= model.tol else "max_time"
+        model.n_iter_ = max(1, point.iterations)
+        if isinstance(model, MultiPrototypeSVC):
+            problem = replace(self.problem, cap=point.C * self.weight)
+            found = energy(problem, support, T, point.values.norm2 / scale**2, scale)
+            model.assignment_ = np.full(ready.X.shape[0], -1, dtype=np.int64)
+            model.assignment_[ready.kept] = self.problem.own
+            model.energy_, model.alive_ = found.value, found.alive
+            model.stationary_ = bool(found.excess <= 2.0 * model.tol)
+        return model
+
+
+class Walk:
+    """Halving of the path: solves where mixtures are not good enough."""
+
+    def __init__(self, shared: Shared, deadline: Deadline, verbose: int) -> None:
+        self.shared, self.deadline, self.verbose = shared, deadline, verbose
+        self.knots: list[Knot] = []
+        self.points: dict[float, Point] = {}
+        self.ticker: Ticker | None = None
+
+    # -- the whole -----------------------------------------------------------------------------
+
+    def run(self, given: np.ndarray | None, n_points: int) -> list[Point]:
+        if given is None:
+            low = self.lowest_C()
+            self.solve(low, None)
+            given = np.geomspace(low, self.highest_C(), n_points)
+        self.ticker = Ticker("path", len(given), self.verbose)
+        step = 2.0 * np.log(given[-1] / given[0]) / max(len(given) - 1, 1)
+        for C in (float(given[0]), float(given[-1])):
+            self.at(C, self.share(_CURVATURE * step**2))
+        solved = sorted({knot.C: knot for knot in self.knots}.items())
+        for (_, left), (_, right) in pairwise(solved):
+            self.fill(left, right, given)
+            left.forget_scores()
+        for C in given:
+            if float(C) not in self.points:  # above the last solved point when time was up
+                self.accept(float(C), self.ray(float(C)), False)
+        return [self.points[float(C)] for C in given]
+
+    def at(self, C: float, share: float) -> None:
+        """The point of an end of the range."""
+        for knot in self.knots:
+            if knot.C == C:
+                self.keep(C, knot)
+                return
+        if self.knots and self.deadline.why_end():
+            self.accept(C, self.ray(C), False)
+            return
+        is_near = bool(self.knots) and C <= _FAR * self.knots[-1].C
+        self.keep(C, self.solve(C, self.ray(C) if is_near else None, share))
+
+    def ray(self, C: float) -> Mixture:
+        """The best multiple of the solution of the largest smaller C: it is feasible here too."""
+        below = max((knot for knot in self.knots if knot.C <= C), key=lambda knot: knot.C)
+        return mixture_of(self.shared.problem, below, None, C)
+
+    def fill(self, left: Knot, right: Knot, given: np.ndarray) -> None:
+        """Every value of C between two solved ones: mixtures, or a solve and two halves."""
+        inner = [float(C) for C in given if left.C < C < right.C]
+        if not inner:
+            return
+        tol = self.deadline.stop.tol
+        middle = inner[len(inner) // 2]
+        found: dict[float, Point] = {}
+
+        def look(C: float) -> float:
+            if C not in found:
+                mixture = mixture_of(self.shared.problem, left, right, C)
+                found[C] = Point(C, mixture, self.values(C, mixture), False)
+            return found[C].values.relative_gap
+
+        if look(middle) <= tol or self.deadline.why_end():
+            # the middle is the hardest place as a rule; all others are looked at if it will do
+            worst = max(inner, key=look)
+            if look(worst) <= tol or self.deadline.why_end():
+                self.points |= found
+                self.tell()
+                return
+            middle = worst
+        # mixtures lose the square of the distance: what will they lose once only single points
+        # are left between solved ones?  If too much, more digits now would be wasted
+        lost = max(look(middle) - _COARSE * tol, 0.0)
+        left_over = lost * (2.0 / (len(inner) + 1)) ** 2
+        knot = self.solve(middle, found[middle].mixture, self.share(left_over, len(inner)))
+        self.keep(middle, knot)
+        self.fill(left, knot, given)
+        self.fill(knot, right, given)
+        knot.forget_scores()
+
+    def tell(self) -> None:
+        if self.ticker is not None:
+            self.ticker.tell(len(self.points), f", {self.shared.n_solves} solves")
+
+    # -- one point -----------------------------------------------------------------------------
+
+    def share(self, loss: float, n_inner: int = 2) -> float:
+        """The share of the tolerance to solve to, where the last mixtures lose this much."""
+        if n_inner == 1:
+            return 0.98  # no mixture will be made of it
+        return _FINE if loss <= 0.6 * self.deadline.stop.tol else _COARSE
+
+    def solve(self, C: float, start: Mixture | None, share: float = _COARSE) -> Knot:
+        shared = self.shared
+        shared.set_C(C)
+        started = time.perf_counter()
+        tol = share * self.deadline.stop.tol
+        knot = shared.solver.solve(C, start, tol)
+        if shared.validation is not None:
+            knot.validation_scores = self.validation_scores(knot)
+        knot.seconds = time.perf_counter() - started
+        shared.n_solves += 1
+        self.knots.append(knot)
+        self.tell()
+        return knot
+
+    def keep(self, C: float, knot: Knot) -> None:
+        mixture = mixture_of(self.shared.problem, knot, None, C)
+        self.accept(C, mixture, True, knot)
+
+    def accept(self, C: float, mixture: Mixture, solved: bool, knot: Knot | None = None) -> None:
+        values = self.values(C, mixture)
+        point = Point(C, mixture, values, solved)
+        if knot is not None:
+            point.iterations, point.seconds = knot.iterations, knot.seconds
+            if knot.certificate.relative_gap < values.relative_gap:
+                point.values = replace(values, certificate=knot.certificate, scale=knot.scale)
+        self.points[C] = point
+
+    def values(self, C: float, mixture: Mixture) -> Values:
+        self.shared.set_C(C)
+        labels = None if self.shared.validation is None else self.shared.validation[1]
+        return values_at(self.shared.problem, C, mixture, self.shared.ready.classes, labels)
+
+    def validation_scores(self, knot: Knot) -> np.ndarray:
+        """Scores of the validation examples without the constant part."""
+        shared = self.shared
+        assert shared.validation is not None
+        X = shared.validation[0]
+        if knot.W is not None:
+            return np.asarray(X @ knot.W.T)
+        model = shared.estimator
+        support, T = knot.coefficients()
+        model.support_ = shared.ready.kept[support]
+        if shared.ready.kernel.name != "precomputed":
+            model.support_vectors_ = shared.ready.X[model.support_]
+        model.dual_coef_, model.intercept_ = T, np.zeros(T.shape[1])
+        return model._landmark_model().scores(X, np.float64, 1)
+
+    # -- the range -----------------------------------------------------------------------------
+
+    def lowest_C(self) -> float:
+        """Where a tenth of the examples reach their margin with all weights at their bounds."""
+        return bounded_margin_C(self.shared.problem, self.shared.weight)
+
+    def highest_C(self) -> float:
+        """Steps up until losses hardly count; the last value."""
+        low = self.knots[-1].C
+        while True:
+            last = self.knots[-1]
+            mixture = mixture_of(self.shared.problem, last, None, last.C)
+            values = self.values(last.C, mixture)
+            losses = 1.0 - 0.5 * values.norm2 / max(values.primal, 1e-300)
+            too_far = low * _AUTO_RANGE * (1.0 + 1e-9) < last.C * _AUTO_STEP
+            if losses <= _AUTO_LOSSES or too_far or self.deadline.why_end():
+                return last.C if low < last.C else low * _AUTO_STEP
+            C = last.C * _AUTO_STEP
+            self.solve(C, None)
+
+
+def bounded_margin_C(problem: Problem, weight: np.ndarray) -> float:
+    """C at which a tenth of the examples have margin 1 under the fully bounded model.
+
+    That model gives every example its whole weight, shared evenly among its rivals: its scores are
+    proportional to C, and for small C (up to how rivals share the weight) it is the solution.
+    """
+    n = problem.n_patterns
+    rivals = problem.prototype_class[None, :] != problem.label[:, None]
+    T = np.where(rivals, -1.0 / rivals.sum(axis=1, keepdims=True), 0.0)
+    T[np.arange(n), problem.own] = 1.0
+    T *= weight[:, None]
+    if problem.has_free_bias:
+        T -= T.mean(axis=0)  # balanced
+    source = score_source(problem, np.arange(n), T)
+    scores = np.concatenate([source.block(slice(s, min(s + 4096, n))).T for s in range(0, n, 4096)])
+    own = scores[np.arange(n), problem.own]
+    margins = own - np.where(rivals, scores, -np.inf).max(axis=1)
+    reached = float(np.quantile(margins, _AUTO_SHARE))
+    if not reached > 0.0:
+        reached = float(np.abs(margins).max()) or 1.0
+    return 1.0 / reached
