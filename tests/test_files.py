@@ -5,6 +5,7 @@ import io
 import json
 import os
 import struct
+import sys
 import zipfile
 
 import numpy as np
@@ -24,6 +25,7 @@ from polymargin import (
     MulticlassSVC,
     MultiPrototypeSVC,
     MultiPrototypeSVCCV,
+    PatternSMO,
 )
 from polymargin import files as model_files
 
@@ -36,6 +38,7 @@ MODELS = {
     "llw": MulticlassSVC("llw", random_state=0),
     "msvm2-rbf": MulticlassSVC("msvm2", kernel="rbf", random_state=0),
     "adm": MulticlassSVC("adm", random_state=0),
+    "pattern smo": MulticlassSVC(kernel="rbf", solver=PatternSMO(), random_state=0),
     "row of the table": MulticlassSVC(MACHINES["cs"], random_state=0),
     "own machine": MulticlassSVC(
         Machine(name="own", title="own", K1=1, K2=0.5, K3=1), random_state=0
@@ -237,3 +240,13 @@ def test_links_and_devices(saved, iris, tmp_path):
     polymargin.load(saved)
     polymargin.save(model, os.devnull)
     assert not os.path.isfile(os.devnull)
+
+
+def test_without_skops(tmp_path, monkeypatch):
+    """Saving, loading and the tool say what to install, before any work is done."""
+    monkeypatch.setitem(sys.modules, "skops", None)
+    monkeypatch.setitem(sys.modules, "skops.io", None)
+    model = MulticlassSVC().fit(*load_iris(return_X_y=True))
+    with pytest.raises(ModelFileError, match=r"polymargin\[files\]"):
+        polymargin.save(model, tmp_path / "model")
+    assert not list(tmp_path.iterdir())

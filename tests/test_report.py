@@ -408,10 +408,10 @@ def test_file_is_written_whole(tmp_path, digits, digit_model, monkeypatch):
     path.chmod(0o600)
 
     def broken(*args):
-        raise OSError("no space left on device")
+        raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("polymargin.report.os.replace", broken)
-    with pytest.raises(OSError, match="no space"):
+    monkeypatch.setattr("polymargin._writing.os.replace", broken)
+    with pytest.raises(OSError, match="No space"):
         write_report(digit_model, X_test, y_test, path)
     assert path.read_text() == "old"
     assert [one.name for one in tmp_path.iterdir()] == ["report.html"]
@@ -431,8 +431,8 @@ def test_folders_that_cannot_be_written(tmp_path, digits, digit_model, monkeypat
     def refused(**options):
         raise PermissionError(13, "Permission denied", "somewhere")
 
-    monkeypatch.setattr("polymargin.report.tempfile.mkstemp", refused)
-    with pytest.raises(PermissionError, match="path: cannot write into the folder of"):
+    monkeypatch.setattr("polymargin._writing.tempfile.mkstemp", refused)
+    with pytest.raises(PermissionError, match="path: cannot write"):
         write_report(digit_model, *digits[2:], tmp_path / "report.html")
 
 

@@ -31,14 +31,12 @@ if TYPE_CHECKING:
     from polymargin.left_out import leave_one_out as leave_one_out
     from polymargin.machines import MACHINES as MACHINES
     from polymargin.machines import Machine as Machine
+    from polymargin.margins import margin_record as margin_record
     from polymargin.monitoring import FitMonitor as FitMonitor
     from polymargin.multi_prototype import MultiPrototypeSVC as MultiPrototypeSVC
     from polymargin.multi_prototype_cv import MultiPrototypeSVCCV as MultiPrototypeSVCCV
-    from polymargin.pattern_smo import PatternSMO as PatternSMO
-    from polymargin.margins import margin_record as margin_record
-    from polymargin.multi_prototype import MultiPrototypeSVC as MultiPrototypeSVC
-    from polymargin.multi_prototype_cv import MultiPrototypeSVCCV as MultiPrototypeSVCCV
     from polymargin.path import regularization_path as regularization_path
+    from polymargin.pattern_smo import PatternSMO as PatternSMO
     from polymargin.radius_margin import RadiusMarginBound as RadiusMarginBound
     from polymargin.radius_margin import radius_margin_bound as radius_margin_bound
     from polymargin.report import render_report as render_report

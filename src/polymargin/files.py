@@ -8,23 +8,20 @@ itself finds nothing else in it: no code of the file ever runs.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import io
 import json
 import os
-import stat
 import struct
-import tempfile
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import polymargin
+from polymargin._writing import atomic_file
 from polymargin.exceptions import ModelFileError
 
-__all__ = ["FORMAT_VERSION", "atomic_file", "load", "read_header", "save"]
+__all__ = ["FORMAT_VERSION", "load", "need_skops", "read_header", "save"]
 
 MAGIC = b"\x93PMARGIN\r\n\x1a\n"
 FORMAT_VERSION = 1
@@ -49,6 +46,7 @@ _OWN = frozenset(
         "machines.Machine",
         "multi_prototype.MultiPrototypeSVC",
         "multi_prototype_cv.MultiPrototypeSVCCV",
+        "pattern_smo.PatternSMO",
     )
 )
 
@@ -149,8 +147,9 @@ def _payload(model: Any) -> bytes:
                 "kernel: a Python function cannot be stored in a model file, which carries no "
                 "code; use a named kernel, or precompute the kernel matrix."
             )
+    skops = need_skops()
     try:
-        payload = _skops().dumps(model, compression=zipfile.ZIP_DEFLATED, compresslevel=1)
+        payload = skops.dumps(model, compression=zipfile.ZIP_DEFLATED, compresslevel=1)
     except (TypeError, ValueError, AttributeError, NotImplementedError) as error:
         raise ModelFileError(f"model: cannot be stored: {_one_line(error)}") from error
     stranger = _stranger(payload)
@@ -241,7 +240,7 @@ def read_model(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any]]:
             f"{path}: holds {stranger}, which is not on the list of what a model file may hold; "
             "refused."
         )
-    skops = _skops()
+    skops = need_skops()
     try:
         named = skops.get_untrusted_types(data=payload)
         return skops.loads(payload, trusted=[n for n in named if _is_known(n)]), header
@@ -323,55 +322,12 @@ def _one_line(error: BaseException) -> str:
     return (" ".join(str(error).split()) or type(error).__name__)[:300]
 
 
-def _skops() -> Any:
-    import skops.io
-
-    return skops.io
-
-
-# -- writing whole files -----------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """A binary file that appears under its name only when all of it is written and on disk."""
-    target = Path(os.path.realpath(path))
-    if target.is_dir():
-        raise IsADirectoryError(f"{path}: is a folder; name a file in it.")
-    if target.exists() and not stat.S_ISREG(target.stat().st_mode):
-        with open(target, "wb") as device:  # a device or a pipe cannot be replaced
-            yield device
-        return
-    handle, name = tempfile.mkstemp(prefix=f".{target.name[:80]}.", dir=target.parent)
-    temporary = Path(name)
+def need_skops() -> Any:
+    """skops.io, or a word on how to get it."""
     try:
-        with os.fdopen(handle, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.chmod(_mode(target))
-        os.replace(temporary, target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise
-    _sync_folder(target.parent)
-
-
-def _mode(target: Path) -> int:
-    """The mode of the file that is replaced, or what a new file gets."""
-    if target.exists():
-        return stat.S_IMODE(target.stat().st_mode)
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the new name last through a crash, where folders can be opened."""
-    with contextlib.suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        import skops.io
+    except ImportError as error:
+        raise ModelFileError(
+            "model files need skops: pip install 'polymargin[files]' (or skops)."
+        ) from error
+    return skops.io

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import stat
-import tempfile
 from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
@@ -13,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from polymargin._writing import atomic_file
 from polymargin.inspection import (
     Labelled,
     Parts,
@@ -367,27 +365,8 @@ def _checked_path(path: Any) -> Path:
 
 
 def _write_whole(target: Path, text: str) -> None:
-    """Write beside the target and rename: readers see the old file or the new one, whole."""
     try:
-        mode = stat.S_IMODE(target.stat().st_mode)
-    except FileNotFoundError:
-        mask = os.umask(0)
-        os.umask(mask)
-        mode = 0o666 & ~mask
-    try:
-        handle, name = tempfile.mkstemp(prefix=".report.", suffix=".tmp", dir=target.parent)
-    except OSError as error:
-        raise type(error)(
-            error.errno, f"path: cannot write into the folder of {target} ({error.strerror})"
-        ) from error
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(name, mode)
-        os.replace(name, target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-        raise
+        with atomic_file(target) as file:
+            file.write(text.encode("utf-8"))
+    except OSError as error:  # the temporary name means nothing to the user
+        raise type(error)(error.errno, f"path: cannot write {target} ({error.strerror})") from error

@@ -8,6 +8,7 @@ import click
 
 from polymargin.cli.common import (
     INTERRUPTED,
+    check_model_output,
     check_writable,
     data_options,
     emit,
@@ -152,7 +153,7 @@ def _write_table(record: dict[str, Any], target: str) -> None:
     import csv
     import io
 
-    from polymargin.files import atomic_file
+    from polymargin._writing import atomic_file
 
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
@@ -220,7 +221,7 @@ def tune_by_radius_margin(
                 f"{name}: the radius-margin search takes one value to begin with."
             )
     reading = take_data_options(options)
-    check_writable(output)
+    check_model_output(output)
     found = read(data, reading)
     check_classes(found)
     thin(recipe, found)

@@ -10,7 +10,7 @@ import click
 from polymargin.cli.common import (
     INTERRUPTED,
     ToolError,
-    check_writable,
+    check_model_output,
     data_options,
     emit,
     output_options,
@@ -45,7 +45,7 @@ def train(data: str, output: str | None, folds: int | None, as_json: bool, **opt
     """
     recipe = take_recipe(options)
     reading = take_data_options(options)
-    check_writable(output)
+    check_model_output(output)
     found = read(data, reading)
     check_classes(found)
     record: dict[str, Any] = {"command": "train", "data": data}

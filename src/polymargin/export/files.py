@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import importlib
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
+
+from polymargin._writing import atomic_file
 
 __all__ = ["need", "write_whole"]
 
@@ -33,34 +33,11 @@ def write_whole(path: str | os.PathLike[str], content: bytes) -> int:
     if not target.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "the folder does not exist", str(target.parent))
     try:
-        _replace(target, content)
+        with atomic_file(target) as file:
+            file.write(content)
     except OSError as error:  # the temporary name means nothing to the user
         raise type(error)(error.errno, error.strerror, str(path)) from error
     return len(content)
-
-
-def _replace(target: Path, content: bytes) -> None:
-    number, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    try:
-        with os.fdopen(number, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, _usual_mode(target))
-        os.replace(temporary, target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
-
-
-def _usual_mode(target: Path) -> int:
-    """Permissions of the file that is replaced, or those of a new one."""
-    if target.exists():
-        return target.stat().st_mode & 0o777
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask
 
 
 def need(module: str, purpose: str, extra: str) -> Any:
