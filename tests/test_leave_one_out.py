@@ -13,7 +13,7 @@ from sklearn.svm import LinearSVC
 from polymargin import MACHINES, MulticlassSVC, gacv, leave_one_out
 
 
-def points(n=27, Q=3, seed=0, spread=1.1):
+def points(n=21, Q=3, seed=0, spread=1.1):
     rng = np.random.default_rng(seed)
     centres = np.array([[2.0, 0.0], [-1.0, 1.7], [-1.0, -1.7], [0.0, 0.0]])[:Q]
     y = np.arange(n) % Q
