@@ -164,8 +164,7 @@ class CriterionDisplay:
                 label="descent" if number == self.path_start.max() else None,
             )
         self._mark(ax, *self.chosen)
-        legend = ax.legend(loc="upper left", facecolor=GREY)
-        legend.get_frame().set_alpha(0.8)
+        ax.legend(loc="upper left", facecolor=GREY, framealpha=0.8)
         ax.set_xscale("log")
         ax.set_yscale("log")
         ax.set_xlabel("C")
