@@ -108,7 +108,9 @@ def test_permuted_classes_and_prototypes(data, kernel):
     np.testing.assert_allclose(
         a.prototype_scores(X), b.prototype_scores(X)[:, prototypes], atol=1e-3
     )
-    np.testing.assert_array_equal(classes[a.predict(X)], b.predict(X))
+    two = np.sort(a.decision_function(X), axis=1)[:, -2:]
+    clear = two[:, 1] - two[:, 0] > 2e-3  # a tie goes to the first class, and their order changed
+    np.testing.assert_array_equal(classes[a.predict(X)][clear], b.predict(X)[clear])
 
 
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])

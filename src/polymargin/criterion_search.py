@@ -275,7 +275,8 @@ def search(
         if status not in ("max_time", "interrupted"):
             raise ValueError(
                 f"The criterion is not finite at C={plan.first.C:g}, gamma={plan.first.gamma}, "
-                f"coef0={plan.first.coef0:g} or near it; scale the features or start elsewhere."
+                f"coef0={plan.first.coef0:g} or near it; scale the features or start elsewhere"
+                + (" (a hard margin needs separable classes)." if np.isinf(plan.first.C) else ".")
             )
         setting = plan.first
         if work.trace:
