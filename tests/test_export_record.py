@@ -7,6 +7,7 @@ import pytest
 from conftest import make_overlapping
 from export_tools import class_scores
 from scipy import sparse
+from sklearn.datasets import load_iris
 from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
@@ -182,3 +183,13 @@ def test_refusals():
     wide.support_vectors_ = sparse.csr_array((60, 10_000_000))
     with pytest.raises(ValueError, match="GB"):
         ExportModel.from_estimator(wide)
+
+
+def test_one_width_per_feature():
+    """Widths become a scale of the features; every format then has a plain RBF kernel."""
+    X, y = load_iris(return_X_y=True)
+    widths = np.array([0.1, 0.5, 1.0, 2.0])
+    model = make_pipeline(StandardScaler(), MulticlassSVC(kernel="rbf", gamma=widths)).fit(X, y)
+    record = ExportModel.from_estimator(model)
+    assert record.gamma == 1.0
+    np.testing.assert_allclose(record.scores(X), model.decision_function(X), atol=1e-9)

@@ -171,7 +171,7 @@ def test_validation_and_picture():
 
 def test_time_limit_and_interruption(monkeypatch):
     X, y = make_overlapping(n=60)
-    from polymargin.path_walk import Walk
+    from polymargin.path.walk import Walk
 
     whole = Walk.solve
 

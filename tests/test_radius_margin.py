@@ -9,9 +9,9 @@ from sklearn.exceptions import ConvergenceWarning
 from test_sphere import gram
 
 from polymargin import MulticlassSVC, radius_margin_bound
-from polymargin.criterion import Setting, evaluate
-from polymargin.criterion_search import plateau
-from polymargin.radius_margin import bound_factor, read_sample
+from polymargin.radius.bound import bound_factor, read_sample
+from polymargin.radius.criterion import Setting, evaluate
+from polymargin.radius.search import plateau
 from polymargin.solvers.base import Deadline, Stop
 
 STEP = 1e-4

@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     from polymargin.multi_prototype_cv import MultiPrototypeSVCCV as MultiPrototypeSVCCV
     from polymargin.path import regularization_path as regularization_path
     from polymargin.pattern_smo import PatternSMO as PatternSMO
-    from polymargin.radius_margin import RadiusMarginBound as RadiusMarginBound
-    from polymargin.radius_margin import radius_margin_bound as radius_margin_bound
+    from polymargin.radius.bound import RadiusMarginBound as RadiusMarginBound
+    from polymargin.radius.bound import radius_margin_bound as radius_margin_bound
+    from polymargin.radius.sphere import EnclosingSphere as EnclosingSphere
+    from polymargin.radius.sphere import smallest_enclosing_sphere as smallest_enclosing_sphere
     from polymargin.report import render_report as render_report
     from polymargin.report import write_report as write_report
-    from polymargin.sphere import EnclosingSphere as EnclosingSphere
-    from polymargin.sphere import smallest_enclosing_sphere as smallest_enclosing_sphere
     from polymargin.tuning import RadiusMarginTuning as RadiusMarginTuning
     from polymargin.tuning import tune_radius_margin as tune_radius_margin
 
@@ -56,7 +56,7 @@ _HOME = {
     "FitMonitor": "monitoring",
     "DataFileError": "exceptions",
     "ExportModel": "export",
-    "EnclosingSphere": "sphere",
+    "EnclosingSphere": "radius.sphere",
     "IndefiniteKernelWarning": "exceptions",
     "MACHINES": "machines",
     "Machine": "machines",
@@ -80,10 +80,10 @@ _HOME = {
     "margin_bound": "bounds",
     "margin_record": "margins",
     "regularization_path": "path",
-    "RadiusMarginBound": "radius_margin",
+    "RadiusMarginBound": "radius.bound",
     "RadiusMarginTuning": "tuning",
-    "radius_margin_bound": "radius_margin",
-    "smallest_enclosing_sphere": "sphere",
+    "radius_margin_bound": "radius.bound",
+    "smallest_enclosing_sphere": "radius.sphere",
     "tune_radius_margin": "tuning",
 }
 

@@ -11,13 +11,13 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from polymargin._threads import single_threaded_libraries
-from polymargin.criterion import Sample, Setting
-from polymargin.criterion_plan import Plan, make_plan
-from polymargin.criterion_refinement import refine as refined
-from polymargin.criterion_search import Lines, SearchResult, search
 from polymargin.estimators import MulticlassSVC
 from polymargin.exceptions import warn_user
-from polymargin.radius_margin import bound_factor, read_sample
+from polymargin.radius.bound import bound_factor, read_sample
+from polymargin.radius.criterion import Sample, Setting
+from polymargin.radius.plan import Plan, make_plan
+from polymargin.radius.refinement import refine as refined
+from polymargin.radius.search import Lines, SearchResult, search
 from polymargin.solvers.base import Deadline, Stop, deferred_interrupt
 from polymargin.validation import check_number
 

@@ -119,6 +119,14 @@ class ExportModel:
         if len(intercepts) < len(prototype_class):
             prototype_class = np.array([1])
         kernel = estimator._kernel
+        gamma = kernel.gamma
+        if np.ndim(gamma):
+            # one width per feature is one width of features that are scaled once more
+            factor, gamma = np.sqrt(gamma), 1.0
+            widths = Scaling(np.zeros(len(factor)), factor)
+            scaling = widths if scaling is None else scaling.then(widths)
+            vectors = vectors * factor
+            mean, spread = (None if part is None else part * factor for part in (mean, spread))
         return cls(
             kind=kind,
             estimator=type(estimator).__name__,
@@ -128,7 +136,7 @@ class ExportModel:
             feature_names=names,
             scaling=scaling,
             kernel=kernel.name,
-            gamma=float(kernel.gamma),
+            gamma=float(gamma),
             degree=float(kernel.degree),
             coef0=float(kernel.coef0),
             vectors=vectors,

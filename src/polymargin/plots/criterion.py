@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from polymargin._threads import single_threaded_libraries
-from polymargin.criterion import Sample, Setting, WarmStart, evaluate
-from polymargin.criterion_search import part_of, plateau
 from polymargin.plots.style import BLACK, BLUE, GREEN, GREY, ORANGE, axes_of
+from polymargin.radius.criterion import Sample, Setting, WarmStart, evaluate
+from polymargin.radius.search import part_of, plateau
 from polymargin.solvers.base import Deadline, Stop
 from polymargin.tuning import RadiusMarginTuning
 

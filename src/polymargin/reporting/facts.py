@@ -104,11 +104,15 @@ def _kernel_sentence(last: Any) -> str:
     kernel = getattr(last, "_kernel", None)
     if kernel is None:
         return ""
+    gamma = np.asarray(kernel.gamma, dtype=float)
+    width = f"gamma = {gamma.max():.4g}"
+    if gamma.ndim:
+        width = f"gamma from {gamma.min():.4g} to {gamma.max():.4g}, one per feature"
     settings = {
         "linear": "",
-        "rbf": f"gamma = {kernel.gamma:.4g}",
-        "poly": f"gamma = {kernel.gamma:.4g}, degree = {kernel.degree:g}, coef0 = {kernel.coef0:g}",
-        "sigmoid": f"gamma = {kernel.gamma:.4g}, coef0 = {kernel.coef0:g}",
+        "rbf": width,
+        "poly": f"{width}, degree = {kernel.degree:g}, coef0 = {kernel.coef0:g}",
+        "sigmoid": f"{width}, coef0 = {kernel.coef0:g}",
     }.get(kernel.name, "")
     text = f"{kernel.name} ({settings})" if settings else kernel.name
     if hasattr(last, "support_"):

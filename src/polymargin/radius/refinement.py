@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from polymargin.criterion import Sample, Setting, WarmStart, solve_at
-from polymargin.criterion_plan import kernel_scale
 from polymargin.machines import MACHINES
 from polymargin.problem import Problem, row_blocks
+from polymargin.radius.criterion import Sample, Setting, WarmStart, solve_at
+from polymargin.radius.plan import kernel_scale
 from polymargin.solvers.base import Deadline, Solution
 
 __all__ = ["CrossValidation", "fold_of_each", "refine"]

@@ -19,14 +19,14 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from polymargin._threads import single_threaded_libraries
 from polymargin.certificate import Certificate
-from polymargin.criterion import Evaluation, Sample, Setting, definiteness, evaluate
 from polymargin.encoding import encode
 from polymargin.exceptions import warn_user
-from polymargin.kernel_points import KernelPoints
 from polymargin.kernels import KERNELS, resolve_gamma
 from polymargin.problem import row_blocks
+from polymargin.radius.criterion import Evaluation, Sample, Setting, definiteness, evaluate
+from polymargin.radius.kernel_points import KernelPoints
+from polymargin.radius.sphere import EnclosingSphere
 from polymargin.solvers.base import Deadline, Stop, deferred_interrupt
-from polymargin.sphere import EnclosingSphere
 from polymargin.validation import canonical, check_number
 
 __all__ = ["RadiusMarginBound", "bound_factor", "radius_margin_bound", "read_sample"]

@@ -23,10 +23,10 @@ from sklearn.utils import check_array
 
 from polymargin._threads import single_threaded_libraries
 from polymargin.exceptions import warn_user
-from polymargin.kernel_points import KernelPoints
 from polymargin.kernels import KERNELS, Kernel, resolve_gamma
 from polymargin.machines import MACHINES
 from polymargin.problem import Problem, row_blocks
+from polymargin.radius.kernel_points import KernelPoints
 from polymargin.solvers.base import Deadline, Stop, deferred_interrupt
 from polymargin.solvers.enclosing import descend_weights
 from polymargin.solvers.faces import descend_on_face

@@ -14,13 +14,13 @@ import numpy as np
 
 from polymargin.certificate import Certificate
 from polymargin.history import History
-from polymargin.kernel_points import KernelPoints
 from polymargin.kernels import Kernel
 from polymargin.machines import MACHINES
 from polymargin.problem import OutOfTimeError, Problem, row_blocks
+from polymargin.radius.kernel_points import KernelPoints
+from polymargin.radius.sphere import SphereRun
 from polymargin.solvers.base import Deadline, Solution, Stop
 from polymargin.solvers.descent import BlockDescent
-from polymargin.sphere import SphereRun
 from polymargin.validation import check_kernel
 
 __all__ = ["Evaluation", "Sample", "Setting", "WarmStart", "evaluate", "solve_at"]

@@ -14,7 +14,7 @@ from polymargin.certificate import Judgement, judge
 from polymargin.continuation import takes_signed, within_caps
 from polymargin.fields import SparseField
 from polymargin.history import History
-from polymargin.path_points import Knot, Mixture
+from polymargin.path.points import Knot, Mixture
 from polymargin.problem import OutOfTimeError, Problem
 from polymargin.solvers.base import Deadline, Progress, Solution, Stop
 from polymargin.solvers.body import make_duals, screen

@@ -13,7 +13,7 @@ from polymargin._threads import single_threaded_libraries
 from polymargin.estimators import MulticlassSVC
 from polymargin.exceptions import warn_user
 from polymargin.multi_prototype import MultiPrototypeSVC
-from polymargin.path_walk import Point, Shared, Walk
+from polymargin.path.walk import Point, Shared, Walk
 from polymargin.solvers.base import Deadline, Stop, deferred_interrupt
 from polymargin.validation import check_number
 

@@ -30,8 +30,8 @@ from polymargin.estimators import MulticlassSVC
 from polymargin.initialization import count_prototypes, initial_assignment
 from polymargin.machines import MACHINES
 from polymargin.multi_prototype import MultiPrototypeSVC
-from polymargin.path_points import Knot, Mixture, Values, mixture_of, values_at
-from polymargin.path_solvers import PathSolver, make_solver
+from polymargin.path.points import Knot, Mixture, Values, mixture_of, values_at
+from polymargin.path.solvers import PathSolver, make_solver
 from polymargin.problem import Problem
 from polymargin.solvers.base import Deadline
 

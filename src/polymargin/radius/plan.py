@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from polymargin.criterion import Sample, Setting, definiteness
-from polymargin.kernel_points import KernelPoints
-from polymargin.radius_margin import check_C, read_gamma
+from polymargin.radius.bound import check_C, read_gamma
+from polymargin.radius.criterion import Sample, Setting, definiteness
+from polymargin.radius.kernel_points import KernelPoints
 from polymargin.validation import check_number
 
 __all__ = ["Plan", "default_box", "kernel_scale", "make_plan"]

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from polymargin._threads import single_threaded_libraries
-from polymargin.criterion import Evaluation, Sample, Setting, WarmStart, evaluate
-from polymargin.criterion_plan import Plan, kernel_scale, make_plan
-from polymargin.radius_margin import bound_factor, read_sample
+from polymargin.radius.bound import bound_factor, read_sample
+from polymargin.radius.criterion import Evaluation, Sample, Setting, WarmStart, evaluate
+from polymargin.radius.plan import Plan, kernel_scale, make_plan
 from polymargin.solvers.base import Deadline, Stop, deferred_interrupt
 
 __all__ = [
