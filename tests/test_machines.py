@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import reference as ref
 from conftest import make_overlapping, make_separable
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from machine_reference import solve
 
 from polymargin import MulticlassSVC
@@ -203,6 +205,45 @@ def test_invariances(machine):
     assert scaled.certificate_.primal == pytest.approx(base.certificate_.primal / 9, rel=1e-7)
     twice = fit(machine, "free", "linear", 0.25, np.r_[X, X], np.r_[y, y], None, tol=1e-8)
     assert twice.certificate_.primal == pytest.approx(base.certificate_.primal, rel=1e-7)
+
+
+# -- weights -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("intercept", ["free", "penalized"])
+@pytest.mark.parametrize("machine", MACHINES)
+def test_class_weights_are_weights_of_examples(machine, intercept, overlapping):
+    X, y = overlapping
+    weight = {0: 2.0, 1: 0.5, 2: 1.0, 3: 3.0}
+    by_class = fit(machine, intercept, "rbf", 0.5, X, y, None, class_weight=weight, tol=1e-9)
+    w = np.array([weight[k] for k in y])
+    by_example = fit(machine, intercept, "rbf", 0.5, X, y, w, tol=1e-9)
+    assert by_class.certificate_.primal == pytest.approx(by_example.certificate_.primal, rel=1e-8)
+    np.testing.assert_allclose(
+        by_class.decision_function(X), by_example.decision_function(X), atol=1e-3
+    )
+
+
+@given(st.integers(0, 10**6), st.sampled_from(MACHINES), st.sampled_from(["free", "none"]))
+@settings(max_examples=25, deadline=None)
+def test_twice_is_weight_two_in_any_order(seed, machine, intercept):
+    """A repeated example is one of weight two; order and names of classes change nothing."""
+    rng = np.random.default_rng(seed)
+    n, Q = 24, int(rng.integers(2, 5))
+    y = np.r_[np.arange(Q), rng.integers(0, Q, n - Q)]
+    X = rng.normal(size=(n, 3)) + rng.normal(size=(Q, 3))[y]
+    w = rng.integers(1, 3, size=n).astype(float)
+    weighted = fit(machine, intercept, "linear", 0.5, X, y, w, tol=1e-9)
+    rows = rng.permutation(np.repeat(np.arange(n), w.astype(int)))
+    names = np.array([f"class {k}" for k in rng.permutation(Q)])
+    repeated = fit(machine, intercept, "linear", 0.5, X[rows], names[y[rows]], None, tol=1e-9)
+    value = weighted.certificate_.primal
+    assert repeated.certificate_.primal == pytest.approx(value, rel=1e-7)
+    assert weighted.certificate_.dual <= value * (1 + 1e-12)
+    if Q > 2 and getattr(weighted, "bias_is_unique_", True):
+        place = np.argsort(np.argsort(names))
+        scores = repeated.decision_function(X)[:, place]
+        np.testing.assert_allclose(scores, weighted.decision_function(X), atol=2e-3)
 
 
 # -- an intercept that is not unique -------------------------------------------------------------
