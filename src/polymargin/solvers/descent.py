@@ -56,7 +56,8 @@ _SINGLE_PRECISION_TOL = 5e-4
 _PASSES_PER_CHECK = (20, 80)  # kernels, linear
 _THRESHOLD = 0.8  # kernels: share of the average gain below which a step waits
 _PENALTY = 0.05  # constant kernel of a free intercept, in units of the mean K_ii
-_FALL, _SHARE = 0.1, 0.3  # look again at this part of the gap, or of the tolerance
+# look again at this part of the gap, or of the tolerance: kernels, linear
+_FALL, _SHARE = (0.1, 0.03), (0.3, 0.5)
 
 
 def solve_machine(
@@ -445,9 +446,10 @@ class BlockDescent:
             gap = found.primal - found.dual
             if self.machine.p == 2 and found.dual > 0.0:
                 gap = min(gap, found.dual)  # far from the optimum P says little: C times a square
-            target = _FALL * gap if np.isfinite(gap) else 0.0
+            kind = int(problem.kernel.is_linear)
+            target = _FALL[kind] * gap if np.isfinite(gap) else 0.0
             if not problem.is_hard:
-                target = max(target, _SHARE * stop.tol * found.primal)
+                target = max(target, _SHARE[kind] * stop.tol * found.primal)
             moved = self.passes(inside, target)
             idle = 0 if moved or grown else idle + 1
             if idle > 1:
