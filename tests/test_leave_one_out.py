@@ -1,5 +1,6 @@
 """Leave-one-out: equal to refitting, warm or not; T17; the GACV criterion."""
 
+import itertools
 import warnings
 
 import machine_reference
@@ -10,7 +11,7 @@ from sklearn.base import clone
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import LinearSVC
 
-from polymargin import MACHINES, MulticlassSVC, gacv, leave_one_out
+from polymargin import MACHINES, MulticlassSVC, gacv, leave_one_out, radius_margin_bound
 
 
 def points(n=21, Q=3, seed=0, spread=1.1):
@@ -230,6 +231,25 @@ def test_count_is_below_the_bounds(kernel, seed):
     if kernel == "linear":
         best = machine_reference.solve("msvm2", K, label, Q, C, True)
         assert model.certificate_.primal == pytest.approx(best[0], rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_count_of_one_versus_one_is_below_its_bound(seed):
+    """T17: L_ovo <= (31); for two classes M-SVM^2 decides as the binary 2-norm machine does."""
+    X, y = points(21, seed=seed)
+    C, gamma = 1.0, 0.5
+    classes = np.unique(y)
+    wrong = 0
+    for left in range(len(y)):
+        others = np.arange(len(y)) != left
+        wins = dict.fromkeys(classes, 0)
+        for a, b in itertools.combinations(classes, 2):
+            pair = others & ((y == a) | (y == b))
+            machine = MulticlassSVC("msvm2", C=C, kernel="rbf", gamma=gamma, tol=1e-8)
+            wins[machine.fit(X[pair], y[pair]).predict(X[left : left + 1])[0]] += 1
+        rivals = max(count for k, count in wins.items() if k != y[left])
+        wrong += wins[y[left]] <= rivals
+    assert wrong <= radius_margin_bound(X, y, C=C, kernel="rbf", gamma=gamma).one_vs_one
 
 
 # -- GACV ------------------------------------------------------------------------------------------
