@@ -1,6 +1,7 @@
 """What every classifier here shares: parameter checks, validation, the kernel, class scores.
 
-A classifier supplies ``_class_scores``; argmax, reject option and decision values follow.
+A classifier with other scores than those of one prototype per class supplies ``_class_scores`` and
+``predict``; the reject option and decision values follow.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from polymargin.encoding import encode
 from polymargin.kernels import KERNELS, Kernel, resolve_gamma
 from polymargin.machines import Machine
 from polymargin.problem import Problem
-from polymargin.scoring import KernelModel
+from polymargin.scoring import KernelModel, linear_scores
 from polymargin.solvers.base import Stop
 from polymargin.validation import canonical, check_kernel, check_number, validate_named
 
@@ -213,7 +214,31 @@ class LargeMarginClassifier(CallbackSupport, ClassifierMixin, BaseEstimator):
 
     def _class_scores(self, X: Any) -> np.ndarray:
         """(n, n_classes) scores of validated rows, or (n, 1) differences for two classes."""
-        raise NotImplementedError
+        n_jobs = effective_n_jobs(self.n_jobs)
+        if self._kernel.is_linear:
+            return linear_scores(X, self.coef_, self.intercept_, n_jobs)
+        return self._landmark_model().scores(X, np.float64, n_jobs)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Label of the largest score; the lowest index among equals.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        X = self._check_input(X)
+        if len(self.classes_) > 2 and not self._kernel.is_linear:
+            best = self._landmark_model().argmax(X, effective_n_jobs(self.n_jobs))
+            return self.classes_[best]
+        scores = self._class_scores(X)
+        if len(self.classes_) > 2:
+            return self.classes_[scores.argmax(axis=1)]
+        difference = scores[:, 0] if scores.shape[1] == 1 else scores[:, 1] - scores[:, 0]
+        return self.classes_[(difference > 0).astype(np.intp)]
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Scores in float64.

@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from joblib import effective_n_jobs
 from sklearn.exceptions import ConvergenceWarning
 
 from polymargin._callbacks import FitReporter, with_callbacks
@@ -27,7 +26,6 @@ from polymargin.hull_certificate import (
 )
 from polymargin.machines import MACHINES
 from polymargin.problem import Problem
-from polymargin.scoring import linear_scores
 from polymargin.solvers.base import Stop
 from polymargin.validation import check_number
 
@@ -338,36 +336,6 @@ class ConvexHullSVC(LargeMarginClassifier):
         if np.isinf(gap):
             reached = "before a certificate could be computed, so its duality gap is unknown"
         warn_user(f"Training ended ({self.status_}) {reached}. {advice}", ConvergenceWarning)
-
-    # -- predict -----------------------------------------------------------------------------
-
-    def _class_scores(self, X: Any) -> np.ndarray:
-        """(n, n_classes) scores, or (n, 1) differences for a linear model of two classes."""
-        n_jobs = effective_n_jobs(self.n_jobs)
-        if self._kernel.is_linear:
-            return linear_scores(X, self.coef_, self.intercept_, n_jobs)
-        return self._landmark_model().scores(X, np.float64, n_jobs)
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Label of the largest score; the lowest index among equals.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-        """
-        X = self._check_input(X)
-        if len(self.classes_) > 2 and not self._kernel.is_linear:
-            best = self._landmark_model().argmax(X, effective_n_jobs(self.n_jobs))
-            return self.classes_[best]
-        scores = self._class_scores(X)
-        if len(self.classes_) > 2:
-            return self.classes_[scores.argmax(axis=1)]
-        difference = scores[:, 0] if scores.shape[1] == 1 else scores[:, 1] - scores[:, 0]
-        return self.classes_[(difference > 0).astype(np.intp)]
 
 
 def resolve_eta(eta: float, scale: str, ready: Prepared) -> float:

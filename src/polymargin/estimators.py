@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from joblib import effective_n_jobs
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
 from polymargin._callbacks import FitReporter, with_callbacks
@@ -24,7 +23,6 @@ from polymargin.machines import Machine, find_machine
 from polymargin.outcome import warn_of_outcome
 from polymargin.pattern_smo import PatternSMO
 from polymargin.problem import Problem, row_blocks
-from polymargin.scoring import linear_scores
 from polymargin.solvers.base import Solution
 from polymargin.tuned_parameters import TunedClassifier
 from polymargin.verdict import signed_start
@@ -482,32 +480,3 @@ class MulticlassSVC(TunedClassifier):
         distance = np.sqrt(np.maximum(square, 0.0))
         np.fill_diagonal(distance, 1.0)
         return distance
-
-    # -- predict -----------------------------------------------------------------------------
-
-    def _class_scores(self, X: Any) -> np.ndarray:
-        """(n, n_classes) scores, or (n, 1) differences for a linear model of two classes."""
-        n_jobs = effective_n_jobs(self.n_jobs)
-        if self._kernel.is_linear:
-            return linear_scores(X, self.coef_, self.intercept_, n_jobs)
-        return self._landmark_model().scores(X, np.float64, n_jobs)
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Label of the largest score; the lowest index among equals.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-        """
-        X = self._check_input(X)
-        if len(self.classes_) == 2 or self._kernel.is_linear:
-            scores = self._class_scores(X)
-            if scores.shape[1] == 2:
-                scores = scores[:, 1:] - scores[:, :1]
-            best = scores.argmax(axis=1) if scores.shape[1] > 1 else scores[:, 0] > 0
-            return self.classes_[np.asarray(best, dtype=np.intp)]
-        return self.classes_[self._landmark_model().argmax(X, effective_n_jobs(self.n_jobs))]
