@@ -279,21 +279,36 @@ def descend_blocks(
         read(field, p, blocks.active, count, F)
         gap = 0.0
         u = total
-        for q in range(1, count):
-            k = np.intp(blocks.active[p, q])
-            v[q] = blocks.V[p, k]
-            u -= v[q]
-            sign[q] = 1.0 if k == own else -1.0
-            target = blocks.own_target if k == own else blocks.rival_target
-            cap = blocks.own_cap[p] if k == own else blocks.rival_cap[p]
-            G[q] = F[q] - share * F[0] - sign[q] * target + ridge * (v[q] + kappa * total)
-            low[q] = 0.0 if k == own else -cap
-            high[q] = cap if k == own else 0.0
-            g = sign[q] * G[q]
-            if g < 0.0:
-                gap -= max((cap if cap < np.inf else hard_cap) - abs(v[q]), 0.0) * g
-            else:
-                gap += abs(v[q]) * g
+        if blocks.relative and blocks.step == 1:
+            # rivals only, all in the box [-cap, 0]
+            cap = blocks.rival_cap[p]
+            limit = cap if cap < np.inf else hard_cap
+            lift = blocks.rival_target - F[0]
+            for q in range(1, count):
+                v_q = blocks.V[p, np.intp(blocks.active[p, q])]
+                g = F[q] + lift
+                v[q] = v_q
+                G[q] = g
+                low[q] = -cap
+                high[q] = 0.0
+                u -= v_q
+                gap += max(limit + v_q, 0.0) * g if g > 0.0 else v_q * g
+        else:
+            for q in range(1, count):
+                k = np.intp(blocks.active[p, q])
+                v[q] = blocks.V[p, k]
+                u -= v[q]
+                sign[q] = 1.0 if k == own else -1.0
+                target = blocks.own_target if k == own else blocks.rival_target
+                cap = blocks.own_cap[p] if k == own else blocks.rival_cap[p]
+                G[q] = F[q] - share * F[0] - sign[q] * target + ridge * (v[q] + kappa * total)
+                low[q] = 0.0 if k == own else -cap
+                high[q] = cap if k == own else 0.0
+                g = sign[q] * G[q]
+                if g < 0.0:
+                    gap -= max((cap if cap < np.inf else hard_cap) - abs(v[q]), 0.0) * g
+                else:
+                    gap += abs(v[q]) * g
         if count == 2 and blocks.step == 1:
             if A > 0.0:
                 wanted = v[1] - G[1] / (A * (1.0 + kappa))
@@ -336,17 +351,16 @@ def descend_blocks(
             gap += best * (cap if cap < np.inf else hard_cap)
         gap_sum += gap
         change_sum = 0.0
+        gain = 0.0
         fits = relaxation > 1.0 and blocks.step == 1
         for q in range(1, count):
             change = new[q] - v[q]
             change_sum += change
+            gain -= (G[q] + 0.5 * A * change) * change
             relaxed = v[q] + relaxation * change
             if relaxed < low[q] or relaxed > high[q]:
                 fits = False
-        gain = -0.5 * A * kappa * change_sum * change_sum
-        for q in range(1, count):
-            change = new[q] - v[q]
-            gain -= (G[q] + 0.5 * A * change) * change
+        gain -= 0.5 * A * kappa * change_sum * change_sum
         if not gain > 0.0:
             gain = 0.0
         gain_sum += gain

@@ -57,7 +57,7 @@ _PASSES_PER_CHECK = (20, 80)  # kernels, linear
 _THRESHOLD = 0.8  # kernels: share of the average gain below which a step waits
 _PENALTY = 0.05  # constant kernel of a free intercept, in units of the mean K_ii
 # look again at this part of the gap, or of the tolerance: kernels, linear
-_FALL, _SHARE = (0.1, 0.03), (0.3, 0.5)
+_FALL, _SHARE = (0.1, 0.06), (0.3, 0.5)
 
 
 def solve_machine(
