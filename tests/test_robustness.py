@@ -158,3 +158,14 @@ def test_the_last_digits_where_kernel_values_are_large(parameters, data):
     model = MulticlassSVC(tol=1e-7, random_state=0, **parameters).fit(X, y)
     assert model.status_ == "converged"
     assert model.certificate_.relative_gap <= 1e-7
+
+
+def test_an_interior_point_beyond_float64_is_left_alone():
+    """Its equations overflow on the way to the last digits; descent goes on from where it was."""
+    rng = np.random.default_rng(362415)
+    n, Q = 24, int(rng.integers(2, 5))
+    y = np.r_[np.arange(Q), rng.integers(0, Q, n - Q)]
+    X = rng.normal(size=(n, 3)) + rng.normal(size=(Q, 3))[y]
+    w = rng.integers(1, 3, size=n).astype(float)
+    model = MulticlassSVC("ww", C=0.5, tol=1e-9, random_state=0, max_iter=100_000)
+    assert model.fit(X, y, sample_weight=w).certificate_.relative_gap <= 1e-9

@@ -241,9 +241,12 @@ class Barrier:
     def advance(self) -> bool:
         """One predictor-corrector step; False if the arithmetic allows no more."""
         try:
-            solve = self._factorise()
-        except (LinAlgError, ValueError):
+            return self._advance()
+        except (LinAlgError, ValueError):  # not definite, or not finite, any more
             return False
+
+    def _advance(self) -> bool:
+        solve = self._factorise()
         room = self.room()
         product, other = self.alpha * self.z, room * self.xi
         count = int(self.there.sum())

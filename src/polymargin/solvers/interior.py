@@ -223,9 +223,12 @@ class _Path:
     def advance(self) -> bool:
         """One predictor-corrector step; False if the arithmetic allows no more."""
         try:
-            solve = self._factorise()
-        except (LinAlgError, ValueError):
+            return self._advance()
+        except (LinAlgError, ValueError):  # not definite, or not finite, any more
             return False
+
+    def _advance(self) -> bool:
+        solve = self._factorise()
         product = self.delta * self.s
         mu = float(product.sum() / self.free.sum())
         d_delta, d_s, _ = solve(-product)
