@@ -17,7 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from benchmarks import competitors
 from benchmarks.charts import Bars
-from benchmarks.data import DataMissingError, DataSet, load
+from benchmarks.data import DataSet
 from benchmarks.options import Options
 from benchmarks.report import Column, Report, Verdict, judged
 from benchmarks.timing import geometric_mean, median, timed
@@ -105,22 +105,17 @@ def run(options: Options) -> Report:
         "2, whose primal value is not above ours. Medians over seeds; one thread; warm; float64.",
         COLUMNS,
     )
-    for case in CASES:
-        try:
-            data = load(case.data, options.quick)
-        except DataMissingError as reason:
-            report.skip(case.title, reason)
-            continue
-        row = measure(case, data, options.repeat)
-        report.rows.append(row)
-        print(
-            f"{case.title}: ours {row['our_seconds']:.4g} s, liblinear {row['seconds']:.4g} s "
-            f"(tol {row['tol']:.3g}), ratio {row['ratio']:.2f}",
-            flush=True,
-        )
+    report.measure(CASES, options, measure, told)
     report.verdicts = verdicts(report.rows, options.quick)
     report.panels = [chart(report.rows)]
     return report
+
+
+def told(case: Case, row: dict[str, Any]) -> str:
+    return (
+        f"{case.title}: ours {row['our_seconds']:.4g} s, liblinear {row['seconds']:.4g} s "
+        f"(tol {row['tol']:.3g}), ratio {row['ratio']:.2f}"
+    )
 
 
 def measure(case: Case, data: DataSet, repeat: int) -> dict[str, Any]:

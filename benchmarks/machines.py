@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks import competitors
 from benchmarks.charts import Bars, Panel
-from benchmarks.data import DataMissingError, DataSet, load
+from benchmarks.data import DataSet
 from benchmarks.options import Options
 from benchmarks.report import Column, Report, Verdict, judged
 from benchmarks.timing import median, timed
@@ -72,22 +72,17 @@ def run(options: Options) -> Report:
         "The ratio is ours over the other. Medians; one thread; warm; float64.",
         COLUMNS,
     )
-    for case in CASES:
-        try:
-            data = load(case.data, options.quick)
-        except DataMissingError as reason:
-            report.skip(case.title, reason)
-            continue
-        row = measure(case, data, options.repeat)
-        report.rows.append(row)
-        print(
-            f"{case.title}: {row['our_fit']:.4g} s, {row['other']} {row['other_fit']:.4g} s, "
-            f"ratio {row['ratio']:.2f}",
-            flush=True,
-        )
+    report.measure(CASES, options, measure, told)
     report.verdicts = verdicts(report.rows, options.quick)
     report.panels = charts(report.rows)
     return report
+
+
+def told(case: Case, row: dict[str, Any]) -> str:
+    return (
+        f"{case.title}: {row['our_fit']:.4g} s, {row['other']} {row['other_fit']:.4g} s, "
+        f"ratio {row['ratio']:.2f}"
+    )
 
 
 def models(case: Case, seed: int) -> tuple[MulticlassSVC, Any, str]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmarks import competitors
 from benchmarks.charts import Bars, Panel
-from benchmarks.data import DataMissingError, DataSet, load
+from benchmarks.data import DataSet
 from benchmarks.options import Options
 from benchmarks.report import Column, Report, Verdict, judged
 from benchmarks.timing import median
@@ -81,22 +81,17 @@ def run(options: Options) -> Report:
         "others are certified mixtures.",
         COLUMNS,
     )
-    for case in CASES:
-        try:
-            data = load(case.data, options.quick)
-        except DataMissingError as reason:
-            report.skip(case.title, reason)
-            continue
-        row = measure(case, data, options.repeat)
-        report.rows.append(row)
-        print(
-            f"{case.title} {row['low']:.3g} to {row['high']:.3g}: {row['path']:.3g} s, "
-            f"ratio {row['ratio']:.2f}, {row['solved']} solved",
-            flush=True,
-        )
+    report.measure(CASES, options, measure, told)
     report.verdicts = verdicts(report.rows, options.quick)
     report.panels = charts(report.rows)
     return report
+
+
+def told(case: Case, row: dict[str, Any]) -> str:
+    return (
+        f"{case.title} {row['low']:.3g} to {row['high']:.3g}: {row['path']:.3g} s, "
+        f"ratio {row['ratio']:.2f}, {row['solved']} solved"
+    )
 
 
 def processor_seconds(function: Callable[[], Any]) -> tuple[float, Any]:

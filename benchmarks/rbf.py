@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmarks import competitors
 from benchmarks.charts import Bars, Panel
-from benchmarks.data import DataMissingError, DataSet, load
+from benchmarks.data import DataSet
 from benchmarks.options import Options
 from benchmarks.report import Column, Report, Verdict, judged
 from benchmarks.timing import geometric_mean, median, timed
@@ -29,6 +29,10 @@ class Case:
     data: str
     C: float
     gamma: float
+
+    @property
+    def title(self) -> str:
+        return self.data
 
 
 CASES = (
@@ -68,22 +72,17 @@ def run(options: Options) -> Report:
         "Medians; one thread; warm; float64.",
         COLUMNS,
     )
-    for case in CASES:
-        try:
-            data = load(case.data, options.quick)
-        except DataMissingError as reason:
-            report.skip(case.data, reason)
-            continue
-        row = measure(case, data, options.repeat)
-        report.rows.append(row)
-        print(
-            f"{case.data}: fit {row['our_fit']:.4g} s (SVC {row['svc_fit']:.4g}), predict "
-            f"{row['our_predict']:.4g} s (SVC {row['svc_predict']:.4g})",
-            flush=True,
-        )
+    report.measure(CASES, options, measure, told)
     report.verdicts = verdicts(report.rows, options.quick)
     report.panels = charts(report.rows)
     return report
+
+
+def told(case: Case, row: dict[str, Any]) -> str:
+    return (
+        f"{case.data}: fit {row['our_fit']:.4g} s (SVC {row['svc_fit']:.4g}), predict "
+        f"{row['our_predict']:.4g} s (SVC {row['svc_predict']:.4g})"
+    )
 
 
 def measure(case: Case, data: DataSet, repeat: int) -> dict[str, Any]:

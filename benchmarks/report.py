@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.charts import Panel, draw, is_available
+from benchmarks.data import DataMissingError, DataSet, load
 from benchmarks.machine import describe
 from benchmarks.options import Options
 
@@ -121,6 +122,27 @@ class Report:
         """All tables; the one of the report itself, if it has columns, needs no heading."""
         own = [Table("", "", self.columns, self.rows)] if self.columns else []
         return own + self.tables
+
+    def measure(
+        self,
+        cases: Sequence[Any],
+        options: Options,
+        measure: Callable[[Any, DataSet, int], dict[str, Any]],
+        line: Callable[[Any, dict[str, Any]], str],
+    ) -> None:
+        """A row for every case whose data are present, and a line about it as it comes.
+
+        A case names its ``data`` and has a ``title``.
+        """
+        for case in cases:
+            try:
+                data = load(case.data, options.quick)
+            except DataMissingError as reason:
+                self.skip(case.title, reason)
+                continue
+            row = measure(case, data, options.repeat)
+            self.rows.append(row)
+            print(line(case, row), flush=True)
 
     def skip(self, row: str, reason: object) -> None:
         """Leave a row out, and say so."""

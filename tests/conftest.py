@@ -63,18 +63,23 @@ def make_separable(n=60, d=5, n_classes=3, seed=2, margin=0.7):
     return X, y
 
 
+def data_file(name):
+    """``POLYMARGIN_DATA_DIR/<name>.npz``; the test is skipped where it is not there."""
+    folder = os.environ.get("POLYMARGIN_DATA_DIR")
+    if not folder:
+        pytest.skip(f"data set {name}: POLYMARGIN_DATA_DIR is not set")
+    path = Path(folder) / f"{name}.npz"
+    if not path.is_file():
+        pytest.skip(f"data set {name}: POLYMARGIN_DATA_DIR has no {path.name}")
+    return path
+
+
 @pytest.fixture
 def real_data():
     """A reader of ``POLYMARGIN_DATA_DIR/<name>.npz``: the training part, features in [-1, 1]."""
 
     def read(name):
-        folder = os.environ.get("POLYMARGIN_DATA_DIR")
-        if not folder:
-            pytest.skip(f"data set {name}: POLYMARGIN_DATA_DIR is not set")
-        path = Path(folder) / f"{name}.npz"
-        if not path.is_file():
-            pytest.skip(f"data set {name}: POLYMARGIN_DATA_DIR has no {path.name}")
-        with np.load(path) as z:
+        with np.load(data_file(name)) as z:
             rows = z["train_idx"] if "train_idx" in z.files else np.arange(len(z["y"]))
             y = z["y"][rows]
             if "X" not in z.files:

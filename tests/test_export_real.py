@@ -1,10 +1,8 @@
 """Exports of models of real data: the same labels elsewhere, and what integers cost."""
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
+from conftest import data_file
 from export_tools import class_scores, lead, run_c, run_onnx
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -22,13 +20,7 @@ MOST_ROWS = {"rbf": 1000}
 @pytest.fixture(scope="module")
 def split():
     def read(name):
-        folder = os.environ.get("POLYMARGIN_DATA_DIR")
-        if not folder:
-            pytest.skip(f"data set {name}: POLYMARGIN_DATA_DIR is not set")
-        path = Path(folder) / f"{name}.npz"
-        if not path.is_file():
-            pytest.skip(f"data set {name}: POLYMARGIN_DATA_DIR has no {path.name}")
-        with np.load(path) as z:
+        with np.load(data_file(name)) as z:
             X, y = z["X"].astype(np.float64), z["y"]
             train, test = z["train_idx"], z["test_idx"][:2000]
         return X[train], y[train], X[test], y[test]

@@ -15,7 +15,7 @@ from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
 from polymargin._callbacks import CallbackSupport
 from polymargin.encoding import encode
@@ -211,6 +211,18 @@ class LargeMarginClassifier(CallbackSupport, ClassifierMixin, BaseEstimator):
             self._kernel.function,
         )
         return KernelModel(kernel, landmarks, self.dual_coef_, self.intercept_)
+
+    def _class_numbers(self, X: Any, y: Any) -> np.ndarray:
+        """Places of the labels of X in ``classes_``; unknown ones are refused."""
+        y = column_or_1d(y)
+        check_consistent_length(X, y)
+        known = np.isin(y, self.classes_)
+        if not known.all():
+            raise ValueError(
+                f"y has labels that the model does not know ({y[~known][0]!r} is the first); "
+                f"it was trained on {list(self.classes_)}."
+            )
+        return np.searchsorted(self.classes_, y)
 
     def _class_scores(self, X: Any) -> np.ndarray:
         """(n, n_classes) scores of validated rows, or (n, 1) differences for two classes."""

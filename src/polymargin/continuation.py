@@ -22,6 +22,7 @@ from polymargin.solvers.base import Deadline, Solution, Stop
 from polymargin.solvers.descent import BlockDescent
 from polymargin.solvers.sweeps import Sweeps
 from polymargin.solvers.working_set import solve_kernel
+from polymargin.verdict import signed_within_caps
 
 __all__ = [
     "Ticker",
@@ -92,14 +93,10 @@ def free_bias_of(problem: Problem, judgement: Judgement) -> np.ndarray | None:
 
 def within_caps(problem: Problem, start: np.ndarray) -> np.ndarray:
     """A start for ``solve_from``, scaled or clipped into the caps of this problem row by row."""
-    machine = problem.machine
-    if problem.is_hard or machine.p == 2:
-        return np.ascontiguousarray(start)
-    if not machine.K3:
-        return np.maximum(start, -problem.cap[:, None])
-    rows = np.arange(len(start))
-    total = -start.sum(axis=1) if takes_signed(problem) else start[rows, problem.own]
-    return np.asarray(start * np.minimum(1.0, problem.cap / np.maximum(total, 1e-300))[:, None])
+    if takes_signed(problem):
+        return signed_within_caps(problem, start)
+    weight = start[np.arange(len(start)), problem.own]
+    return np.asarray(start * np.minimum(1.0, problem.cap / np.maximum(weight, 1e-300))[:, None])
 
 
 def adopt(model: Any, ready: Prepared, problem: Problem, solution: Solution) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_is_fitted
 
 from polymargin._callbacks import FitReporter, with_callbacks
 from polymargin._threads import single_threaded_libraries
@@ -402,18 +402,11 @@ class MulticlassSVC(TunedClassifier):
     def _labelled_scores(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
         """(n, n_classes) scores of sum zero, or with their differences right, and class numbers."""
         X = self._check_input(X)
-        y = column_or_1d(y)
-        check_consistent_length(X, y)
-        known = np.isin(y, self.classes_)
-        if not known.all():
-            raise ValueError(
-                f"y has labels that the model does not know ({y[~known][0]!r} is the first); "
-                f"it was trained on {list(self.classes_)}."
-            )
+        label = self._class_numbers(X, y)
         scores = self._class_scores(X)
         if scores.shape[1] == 1:
             scores = np.concatenate([-0.5 * scores, 0.5 * scores], axis=1)
-        return scores, np.searchsorted(self.classes_, y)
+        return scores, label
 
     def slacks(self, X: Any, y: Any) -> np.ndarray:
         """What every example lacks to the margins that the machine asks for.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_is_fitted
 
 from polymargin.estimators import MulticlassSVC
 from polymargin.machines import find_machine
@@ -85,7 +85,7 @@ def prototype_view(model: Any, X: Any, y: Any) -> PrototypeView:
         prototype_class = np.arange(len(model.classes_))
     elif isinstance(model, MultiPrototypeSVC):
         check_is_fitted(model)
-        label = _known_labels(model, X, y)
+        label = model._class_numbers(X, y)
         scores = model.prototype_scores(X)
         prototype_class = model._prototype_class
     else:
@@ -101,18 +101,6 @@ def prototype_view(model: Any, X: Any, y: Any) -> PrototypeView:
             intercept = np.array([-0.5, 0.5]) * intercept[0]
         constants = intercept / unit
     return PrototypeView(scores, label, prototype_class, products, constants, model.classes_)
-
-
-def _known_labels(model: Any, X: Any, y: Any) -> np.ndarray:
-    y = column_or_1d(y)
-    check_consistent_length(X, y)
-    known = np.isin(y, model.classes_)
-    if not known.all():
-        raise ValueError(
-            f"y has labels that the model does not know ({y[~known][0]!r} is the first); "
-            f"it was trained on {list(model.classes_)}."
-        )
-    return np.searchsorted(model.classes_, y)
 
 
 def _products(model: Any, X: Any) -> np.ndarray:

@@ -30,6 +30,7 @@ __all__ = [
     "linear_and_ridge",
     "repair",
     "signed_start",
+    "signed_within_caps",
     "values_of",
 ]
 
@@ -263,13 +264,18 @@ def signed_start(problem: Problem, T: np.ndarray) -> np.ndarray | None:
     machine, own = problem.machine, problem.own
     if machine.own_target is not None:
         return None
-    alpha = np.maximum(-machine.signed(T, own), 0.0)
-    if machine.p == 1 and machine.K3:
-        total = alpha.sum(axis=1)
-        alpha *= np.minimum(1.0, problem.cap / np.maximum(total, 1e-300))[:, None]
-    elif machine.p == 1:
-        alpha = np.minimum(alpha, problem.cap[:, None])
-    return -alpha
+    return signed_within_caps(problem, np.minimum(machine.signed(T, own), 0.0))
+
+
+def signed_within_caps(problem: Problem, signed: np.ndarray) -> np.ndarray:
+    """Signed variables of rivals (n, Q), scaled or clipped into the caps row by row."""
+    machine, cap = problem.machine, problem.cap[:, None]
+    if machine.p == 2:
+        return signed
+    if not machine.K3:
+        return np.maximum(signed, -cap)
+    total = -signed.sum(axis=1, keepdims=True)
+    return np.asarray(signed * np.minimum(1.0, cap / np.maximum(total, 1e-300)))
 
 
 # -- repair ------------------------------------------------------------------------------------
