@@ -127,13 +127,15 @@ def test_temperature_calibration_keeps_the_argmax(iris, kernel, two_classes):
     X, y = iris
     if two_classes:
         X, y = X[y > 0], y[y > 0]
-    model = MulticlassSVC(kernel=kernel, C=0.1).fit(X, y)
+    model = MulticlassSVC(kernel=kernel, C=0.1, random_state=0).fit(X, y)
     calibrated = CalibratedClassifierCV(FrozenEstimator(model), method="temperature").fit(X, y)
     probabilities = calibrated.predict_proba(X)
     np.testing.assert_allclose(probabilities.sum(axis=1), 1)
     np.testing.assert_array_equal(model.classes_[probabilities.argmax(axis=1)], model.predict(X))
     np.testing.assert_array_equal(calibrated.predict(X), model.predict(X))
-    whole = CalibratedClassifierCV(MulticlassSVC(kernel=kernel), method="temperature", cv=3)
+    whole = CalibratedClassifierCV(
+        MulticlassSVC(kernel=kernel, random_state=0), method="temperature", cv=3
+    )
     assert whole.fit(X, y).score(X, y) > 0.85
 
 

@@ -1,14 +1,20 @@
 """The regularisation path: every point certified, equal to single fits, whatever the machine."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from conftest import make_overlapping, make_separable
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
+from sklearn.metrics.pairwise import rbf_kernel
 
 from polymargin import MACHINES, MulticlassSVC, MultiPrototypeSVC, regularization_path
+from polymargin.continuation import with_known_rows
+from polymargin.path.walk import Walk
 from polymargin.plots import RegularizationPathDisplay
+from polymargin.solvers.base import Deadline, Stop
 
 CS = np.geomspace(0.01, 3.0, 7)
 SETTINGS = [
@@ -86,6 +92,50 @@ def test_data_paths_agree():
         X, y, Cs=CS, kernel="rbf", gamma=0.2, cache_mb=0.005, random_state=0
     )
     assert (tight.relative_gap <= 1e-3).all()
+
+
+def test_kept_kernel_rows():
+    """Rows are computed as patterns get weight, and give the scores of all patterns."""
+    X, y = make_overlapping(n=40)
+    problem = MulticlassSVC(kernel="rbf", gamma=0.3)
+    machine = problem._check_parameters()
+    ready = problem._prepare(machine, X.astype(np.float32), y, None)
+    plain = problem._problem(machine, ready, ready.label, np.arange(4))
+    kept = with_known_rows(plain, 1000.0)
+    K = rbf_kernel(X.astype(np.float32).astype(float), gamma=0.3)
+    rng = np.random.default_rng(0)
+    for support in (np.array([3, 30, 7]), np.arange(5, 35, 3), np.array([3])):
+        tau = rng.normal(size=(len(support), 4))
+        found = kept.known_rows.scores(support, tau)
+        np.testing.assert_allclose(found, (K[:, support] @ tau).T, atol=1e-12)
+    assert kept.known_rows.count == len({3, 30, 7, *range(5, 35, 3)})
+    assert with_known_rows(plain, 1e-3).known_rows is None
+
+
+@pytest.mark.parametrize("intercept", ["none", "penalized"])
+def test_kernel_path_on_few_rows_at_a_time(intercept):
+    """A working set that lasts, without and with its rows kept: the same brackets."""
+    X, y = make_overlapping(n=300, d=6, seed=5)
+    settings = {"kernel": "rbf", "gamma": 0.2, "intercept": intercept, "random_state": 0}
+    Cs = np.geomspace(0.05, 50.0, 12)
+    whole = regularization_path(X, y, Cs=Cs, **settings)
+    scarce = regularization_path(X, y, Cs=Cs, cache_mb=0.2, **settings)
+    for found in (whole, scarce):
+        assert (found.relative_gap <= 1e-3).all()
+        for C, primal, dual in zip(Cs[::4], found.primal[::4], found.dual[::4], strict=True):
+            single = MulticlassSVC(C=C, tol=1e-6, **settings).fit(X, y).certificate_
+            assert dual <= single.primal * (1 + 1e-9)
+            assert single.dual <= primal * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("lost", "steps", "length", "share"),
+    [(0.2e-3, 4, 3, 0.9), (10e-3, 10, 3, 0.84), (10e-3, 3, 1, 0.98), (1e-3, 2, 1, 0.98)],
+)
+def test_plan(lost, steps, length, share):
+    """How far apart points are solved, and how well, by what mixtures lose."""
+    found = Walk.plan(SimpleNamespace(deadline=Deadline(Stop(1e-3, 100, None))), lost, steps)
+    assert found == (length, pytest.approx(share, abs=0.01))
 
 
 def test_weights():

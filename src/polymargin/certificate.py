@@ -245,6 +245,9 @@ class _Scores:
         X = problem.X
         size = sparse_block(X) if sp.issparse(X) else _block_rows(width)
         self.block_size = min(size, _block_rows(tau.shape[1]))
+        self.known: np.ndarray | None = None
+        if problem.known_rows is not None:
+            self.known = problem.known_rows.scores(support, tau)
         self.full: np.ndarray | None = None
         kernel = problem.kernel
         if kernel.name == "precomputed" and not kernel.offset and 6 * len(support) >= len(X):
@@ -254,6 +257,8 @@ class _Scores:
             self.block_size = 1024
 
     def block(self, rows: slice) -> np.ndarray:
+        if self.known is not None:
+            return self.known[:, rows].copy()
         if self.full is not None:
             # the matrix is symmetric: columns are rows, and these products read memory in order
             return np.asarray(self.full @ _as_float64(self.problem.X[:, rows]))

@@ -17,7 +17,7 @@ from polymargin.certificate import Judgement
 from polymargin.classifier import Prepared
 from polymargin.history import History
 from polymargin.kernels import Kernel
-from polymargin.problem import OutOfTimeError, Problem, run_blocks
+from polymargin.problem import KnownRows, OutOfTimeError, Problem, run_blocks
 from polymargin.solvers.base import Deadline, Solution, Stop
 from polymargin.solvers.descent import BlockDescent
 from polymargin.solvers.sweeps import Sweeps
@@ -32,6 +32,7 @@ __all__ = [
     "solve_from",
     "takes_signed",
     "with_gram",
+    "with_known_rows",
     "within_caps",
 ]
 
@@ -147,6 +148,16 @@ def with_gram(problem: Problem, cache_mb: float) -> Problem:
 
     run_blocks(work, n, _GRAM_BLOCK, problem.n_jobs)
     return replace(problem, X=K, kernel=Kernel("precomputed"))
+
+
+def with_known_rows(problem: Problem, cache_mb: float) -> Problem:
+    """The same problem with kernel rows that are kept, where all fit into half of the memory."""
+    n = problem.n_patterns
+    if problem.kernel.is_linear or problem.kernel.name == "precomputed":
+        return problem
+    if 8.0 * n * n > 0.5e6 * cache_mb:
+        return problem
+    return replace(problem, known_rows=KnownRows(problem))
 
 
 class Ticker:

@@ -31,9 +31,11 @@ __all__ = [
     "BiasedKernelField",
     "DenseField",
     "KernelField",
+    "PackedField",
     "SparseField",
     "difference",
     "is_ready",
+    "pack_rows",
     "push",
     "push_pair",
     "read",
@@ -45,6 +47,19 @@ class DenseField(NamedTuple):
     """Dense rows X (n, d) with prototypes W (R, d) and the weights of the constant feature."""
 
     X: np.ndarray
+    W: np.ndarray
+    constant: np.ndarray
+    scale: float
+
+
+class PackedField(NamedTuple):
+    """The rows of a DenseField that are in play: row i is ``X[slot[i]]``.
+
+    Rows and prototypes are float32: half the memory to wait for, and sums in float32 too.
+    """
+
+    X: np.ndarray
+    slot: np.ndarray
     W: np.ndarray
     constant: np.ndarray
     scale: float
@@ -117,6 +132,41 @@ def _push_dense(field: Any, i: Any, r: Any, amount: Any) -> None:
 def _push_pair_dense(field: Any, i: Any, r: Any, s: Any, amount: Any) -> None:
     for t in range(field.X.shape[1]):
         change = amount * field.X[i, t]
+        field.W[r, t] += change
+        field.W[s, t] -= change
+    field.constant[r] += amount * field.scale
+    field.constant[s] -= amount * field.scale
+
+
+def _read_packed(field: Any, i: Any, active: Any, count: Any, out: Any) -> None:
+    k = field.slot[i]
+    for q in range(count):
+        r = np.intp(active[i, q])
+        score = np.float32(0)
+        for t in range(field.X.shape[1]):
+            score += field.W[r, t] * field.X[k, t]
+        out[q] = score + field.constant[r] * field.scale
+
+
+def _difference_packed(field: Any, i: Any, r: Any, s: Any) -> float:
+    k = field.slot[i]
+    score = np.float32(0)
+    for t in range(field.X.shape[1]):
+        score += (field.W[r, t] - field.W[s, t]) * field.X[k, t]
+    return score + (field.constant[r] - field.constant[s]) * field.scale
+
+
+def _push_packed(field: Any, i: Any, r: Any, amount: Any) -> None:
+    k, change = field.slot[i], np.float32(amount)
+    for t in range(field.X.shape[1]):
+        field.W[r, t] += change * field.X[k, t]
+    field.constant[r] += amount * field.scale
+
+
+def _push_pair_packed(field: Any, i: Any, r: Any, s: Any, amount: Any) -> None:
+    k, step = field.slot[i], np.float32(amount)
+    for t in range(field.X.shape[1]):
+        change = step * field.X[k, t]
         field.W[r, t] += change
         field.W[s, t] -= change
     field.constant[r] += amount * field.scale
@@ -242,30 +292,35 @@ def _row_is_ready(field: Any, i: Any) -> bool:
 _VERBS: dict[str, dict[type, Any]] = {
     "read": {
         DenseField: _read_dense,
+        PackedField: _read_packed,
         SparseField: _read_sparse,
         KernelField: _read_kernel,
         BiasedKernelField: _read_biased,
     },
     "difference": {
         DenseField: _difference_dense,
+        PackedField: _difference_packed,
         SparseField: _difference_sparse,
         KernelField: _difference_kernel,
         BiasedKernelField: _difference_biased,
     },
     "push": {
         DenseField: _push_dense,
+        PackedField: _push_packed,
         SparseField: _push_sparse,
         KernelField: _push_kernel,
         BiasedKernelField: _push_biased,
     },
     "push_pair": {
         DenseField: _push_pair_dense,
+        PackedField: _push_pair_packed,
         SparseField: _push_pair_sparse,
         KernelField: _push_pair_kernel,
         BiasedKernelField: _push_pair_biased,
     },
     "is_ready": {
         DenseField: _always_ready,
+        PackedField: _always_ready,
         SparseField: _always_ready,
         KernelField: _row_is_ready,
         BiasedKernelField: _row_is_ready,
@@ -330,6 +385,16 @@ def _overload_push_pair(field: Any, i: Any, r: Any, s: Any, amount: Any) -> Any:
 @overload(is_ready, jit_options=_OPTIONS, strict=False)
 def _overload_is_ready(field: Any, i: Any) -> Any:
     return _compiled("is_ready", field)
+
+
+@jit
+def pack_rows(X: Any, patterns: Any, rows: Any, slot: Any) -> None:
+    """Copy rows of X into ``rows`` and note their places in ``slot``."""
+    for k in range(len(patterns)):
+        i = patterns[k]
+        slot[i] = k
+        for t in range(X.shape[1]):
+            rows[k, t] = X[i, t]
 
 
 @jit

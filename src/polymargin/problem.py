@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from polymargin.kernels import Kernel, squared_norms
 from polymargin.machines import Machine
 
-__all__ = ["OutOfTimeError", "Problem", "as_read_only", "row_blocks", "run_blocks"]
+__all__ = ["KnownRows", "OutOfTimeError", "Problem", "as_read_only", "row_blocks", "run_blocks"]
 
 
 @dataclass
@@ -40,6 +40,8 @@ class Problem:
         Whether an unpenalised intercept of sum zero is added to the scores.
     present_bias : (R,) or None
         That intercept at the last check of a run, for those who watch it.
+    known_rows : KnownRows or None
+        Kernel rows that stay at hand because the same problem is judged many times.
     """
 
     machine: Machine
@@ -54,6 +56,7 @@ class Problem:
     centre: tuple[np.ndarray, np.ndarray] | None = field(default=None)
     has_free_bias: bool = False
     present_bias: np.ndarray | None = field(default=None)
+    known_rows: KnownRows | None = field(default=None)
 
     @property
     def n_patterns(self) -> int:
@@ -91,6 +94,40 @@ class Problem:
         a = None if self.norms is None else self.norms[rows]
         b = None if self.norms is None else self.norms[columns]
         return self.kernel.block(self.X[rows], self.X[columns], a, b)
+
+
+class KnownRows:
+    """Kernel rows of all patterns that ever had weight, in float64, computed once.
+
+    They lie together in the order in which they were first needed, so that scores are one product
+    that reads them in order.
+    """
+
+    _BLOCK = 256
+
+    def __init__(self, problem: Problem) -> None:
+        X = problem.X if problem.kernel.function is not None else problem.X.astype(np.float64)
+        self.problem = replace(problem, X=X)
+        n = problem.n_patterns
+        self.place = np.full(n, -1)
+        self.rows = np.empty((n, n))  # memory is taken as it is written
+        self.count = 0
+
+    def scores(self, support: np.ndarray, tau: np.ndarray) -> np.ndarray:
+        """(R, n) scores of all patterns by the coefficients of the support."""
+        new = support[self.place[support] < 0]
+        first, n = self.count, len(self.place)
+
+        def work(block: slice) -> None:
+            target = slice(first + block.start, first + block.stop)
+            self.rows[target] = self.problem.gram(new[block], slice(0, n))
+
+        run_blocks(work, len(new), self._BLOCK, self.problem.n_jobs)
+        self.count += len(new)
+        self.place[new] = np.arange(first, self.count)
+        full = np.zeros((tau.shape[1], self.count))
+        full[:, self.place[support]] = tau.T
+        return np.asarray(full @ self.rows[: self.count])
 
 
 def row_blocks(n: int, size: int) -> Iterator[slice]:

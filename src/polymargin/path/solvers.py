@@ -46,14 +46,19 @@ class _Memory:
         return judgement
 
     def recall(self, support: np.ndarray) -> Judged | None:
-        for one in getattr(self, "seen", []):
-            if one[0] is support:
+        for one in reversed(getattr(self, "seen", [])):
+            if np.array_equal(one[0], support):
                 return one
         return None
 
 
 class _PathProgress(_Memory, Progress):
+    """A point that was judged last is not judged again."""
+
     def judged(self, support: np.ndarray, tau: np.ndarray) -> Judgement:
+        for known in getattr(self, "seen", [])[-1:]:
+            if np.array_equal(known[0], support) and np.array_equal(known[1], tau):
+                return known[3]
         return self.remember(support, tau, lambda out: judge(self.problem, support, tau, out))
 
 
@@ -96,26 +101,37 @@ class _KnownSweeps(Sweeps):
         return found
 
 
-class _AllInside(WorkingSet):
-    """A working set of all patterns on a given kernel matrix, which can start again."""
+class _LastingSet(WorkingSet):
+    """A working set that outlives a solve and can start again.
 
-    def prepare(self, dtype: Any) -> None:
-        self.first = np.arange(self.problem.n_patterns)
-        super().prepare(dtype)
+    Nobody leaves: the next value of C may need them.  The scores outside are known at the start,
+    and again when the judge has seen the point: nothing else is computed for them.
+    """
 
-    def refresh(self) -> None:
-        """Scores of the set by one product with its kernel matrix."""
-        n = len(self.ids)
-        self.F = np.ascontiguousarray(self.duals.tau.T.astype(self.dtype) @ self.pool.rows[:n, :n])
+    progress: _PathProgress
+    is_known = False
 
     def trim(self) -> None:
-        """Nobody leaves: the next value of C may need them."""
+        """Nobody leaves."""
 
-    def start_again(self, tau: np.ndarray, scores: np.ndarray) -> None:
-        """Another point with known scores (n, R), under the present caps of the problem."""
-        self.tau = tau.copy()
-        self.duals = make_duals(self.problem, self.ids, np.ascontiguousarray(tau))
-        self.F = np.ascontiguousarray(scores.T.astype(self.dtype))
+    def start_again(self, tau: np.ndarray | None, scores: np.ndarray | None) -> None:
+        """From zero, or from a point with known scores (n, R), under the present caps."""
+        self.is_known = tau is not None and scores is not None
+        self.tau = np.zeros_like(self.tau) if tau is None else tau.copy()
+        self.outside_scores[:] = 0.0 if scores is None else scores
+        self.F = np.ascontiguousarray(self.outside_scores[self.ids].T)
+        self.rebuild(self.tau[self.ids])
+        self.grow(np.flatnonzero(self.tau.any(axis=1) & ~self.inside))
+
+    def check(self) -> tuple[float, float, float, np.ndarray]:
+        if not self.is_known:
+            return super().check()
+        found = self.sum_up()
+        if found[0] - found[1] <= self.progress.stop.tol * found[0]:
+            self.progress.judged(*self.support())
+            self.outside_scores[:] = self.progress.seen[-1][2]
+            found = self.sum_up()
+        return found
 
 
 class PathSolver:
@@ -133,7 +149,8 @@ class PathSolver:
         self.problem, self.stop, self.deadline = problem, stop, deadline
         self.seed, self.cache_mb, self.offset = seed, cache_mb, offset
         n = problem.n_patterns
-        self.has_gram = problem.kernel.name == "precomputed" and 4.0 * n * n <= 1e6 * cache_mb
+        is_kept = problem.known_rows is not None or problem.kernel.name == "precomputed"
+        self.has_gram = is_kept and 4.0 * n * n <= 1e6 * cache_mb
 
     def solve(self, C: float, start: Mixture | None, tol: float) -> Knot:
         stop = Stop(tol, self.stop.max_iter, self.stop.max_time)
@@ -186,27 +203,40 @@ class PathSolver:
 class _LinearPath(PathSolver):
     """Crammer-Singer with explicit prototypes."""
 
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.rates: dict[float, float] = {}  # how fast gaps fell at each C, per pass
+
+    def solve(self, C: float, start: Mixture | None, tol: float) -> Knot:
+        self.C = C
+        return super().solve(C, start, tol)
+
     def run(self, stop: Stop, V: np.ndarray | None, start: Mixture | None) -> tuple[Any, Solution]:
         run = _KnownSweeps(self.problem, stop, History(), None, self.seed, self.deadline)
         if V is not None and start is not None:
             run.duals = make_duals(self.problem, slice(None), np.ascontiguousarray(V))
             run.begin(start)
+            if self.rates:
+                run.rate = self.rates[min(self.rates, key=lambda C: abs(np.log(C / self.C)))]
         progress = _PathProgress(self.problem, stop, History(), run.support, self.deadline)
         run.progress = progress
-        return progress, run.run()
+        solution = run.run()
+        if run.rate is not None:
+            self.rates[self.C] = run.rate
+        return progress, solution
 
 
 class _KernelPath(PathSolver):
     """Crammer-Singer on kernel rows: one working set for all values of C where memory allows."""
 
-    alive: _AllInside | None = None
+    alive: _LastingSet | None = None
 
     def run(self, stop: Stop, V: np.ndarray | None, start: Mixture | None) -> tuple[Any, Solution]:
         dtype = np.float32 if stop.tol >= _SINGLE_PRECISION_TOL else np.float64
         fresh = self.alive is None or self.alive.dtype != dtype
         run: WorkingSet
         if fresh:
-            kind = _AllInside if self.has_gram else WorkingSet
+            kind = _LastingSet if self.has_gram else WorkingSet
             run = kind(self.problem, stop, History(), V, self.seed, self.cache_mb, self.deadline)
         else:
             assert self.alive is not None
@@ -216,14 +246,10 @@ class _KernelPath(PathSolver):
         try:
             if fresh:
                 run.prepare(dtype)
-                self.alive = run if isinstance(run, _AllInside) else None
+                self.alive = run if isinstance(run, _LastingSet) else None
             else:
-                assert isinstance(run, _AllInside)
-                shape = (self.problem.n_patterns, self.problem.n_prototypes)
-                if V is None or start is None:
-                    run.start_again(np.zeros(shape), np.zeros(shape))
-                else:
-                    run.start_again(V, start.scores())
+                assert isinstance(run, _LastingSet)
+                run.start_again(V, None if start is None else start.scores())
             return progress, run.run()
         except OutOfTimeError:
             return progress, _cut_short(progress, self.deadline, run.support)

@@ -9,8 +9,9 @@ product with the data.  The exact path is piecewise linear in C (M-SVM^2: smooth
 mixture is often good enough.  Where it is not, it is where the next solve starts.  The quadratic
 loss has no caps; there the best mixture is taken.
 
-The path is therefore halved, not walked: both ends are solved, then the middle, until every point
-has the gap that was asked for.
+The path is therefore divided, not walked: both ends are solved, then a point near the middle, until
+every point has the gap that was asked for.  What a mixture loses over a long interval says how
+short the last intervals will be; the interval is divided into a whole number of these.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from sklearn.base import clone
 
 from polymargin.certificate import energy, score_source
 from polymargin.classifier import Prepared
-from polymargin.continuation import Ticker, with_gram
+from polymargin.continuation import Ticker, takes_signed, with_gram, with_known_rows
 from polymargin.estimators import MulticlassSVC
 from polymargin.initialization import count_prototypes, initial_assignment
 from polymargin.machines import MACHINES
@@ -37,8 +38,13 @@ from polymargin.solvers.base import Deadline
 
 __all__ = ["Point", "Shared", "Walk", "bounded_margin_C"]
 
-_FINE, _COARSE = 0.4, 0.9  # share of tol of a solve, where mixtures will be made of it, and not
-_CURVATURE = 0.012  # typical gap of a mixture half way between C and e C (measured)
+# Shares of the tolerance, measured on the paths of benchmarks/: of a solve whose mixtures lose much,
+# hardly anything, and of which none is made; what a solve and the loss of its mixtures may sum up to
+# (solves end below their share as a rule); the largest loss that is planned with.
+_FINE, _COARSE, _ALONE = 0.4, 0.9, 0.98
+_FULL, _LARGEST_LOSS = 1.15, 0.5
+_POWER = 2.9  # of the distance of two solved points with which mixtures lose (measured: 2.3 to 2.9)
+_CURVATURE = 0.008  # typical gap of a mixture half way between C and e C (measured)
 _FAR = 3.0  # factor of C from which on a solution is no good start for another
 _AUTO_SHARE = 0.9
 _AUTO_STEP = 10.0
@@ -90,7 +96,9 @@ class Shared:
             self.ready = self.estimator._prepare(machine, X, y, sample_weight)
             own, self.prototype_class = self._assignment(template)
         self.plain = self.estimator._problem(machine, self.ready, own, self.prototype_class)
-        self.problem: Problem = with_gram(self.plain, float(settings["cache_mb"]))
+        # machines of signed variables work on the whole matrix; Crammer-Singer on a part of it
+        keep = with_gram if takes_signed(self.plain) else with_known_rows
+        self.problem: Problem = keep(self.plain, float(settings["cache_mb"]))
         self.weight = self.ready.cap.copy()
         self.validation = self._validation(X_val, y_val)
         self.solver: PathSolver = make_solver(
@@ -179,7 +187,7 @@ class Shared:
 
 
 class Walk:
-    """Halving of the path: solves where mixtures are not good enough."""
+    """Division of the path: solves where mixtures are not good enough."""
 
     def __init__(self, shared: Shared, deadline: Deadline, verbose: int) -> None:
         self.shared, self.deadline, self.verbose = shared, deadline, verbose
@@ -196,8 +204,9 @@ class Walk:
             given = np.geomspace(low, self.highest_C(), n_points)
         self.ticker = Ticker("path", len(given), self.verbose)
         step = 2.0 * np.log(given[-1] / given[0]) / max(len(given) - 1, 1)
+        share = self.plan(_CURVATURE * step**2 * 1.5**_POWER, 3)[1]
         for C in (float(given[0]), float(given[-1])):
-            self.at(C, self.share(_CURVATURE * step**2))
+            self.at(C, share)
         solved = sorted({knot.C: knot for knot in self.knots}.items())
         for (_, left), (_, right) in pairwise(solved):
             self.fill(left, right, given)
@@ -225,7 +234,7 @@ class Walk:
         return mixture_of(self.shared.problem, below, None, C)
 
     def fill(self, left: Knot, right: Knot, given: np.ndarray) -> None:
-        """Every value of C between two solved ones: mixtures, or a solve and two halves."""
+        """Every value of C between two solved ones: mixtures, or a solve and two parts."""
         inner = [float(C) for C in given if left.C < C < right.C]
         if not inner:
             return
@@ -247,27 +256,36 @@ class Walk:
                 self.tell()
                 return
             middle = worst
-        # mixtures lose the square of the distance: what will they lose once only single points
-        # are left between solved ones?  If too much, more digits now would be wasted
-        lost = max(look(middle) - _COARSE * tol, 0.0)
-        left_over = lost * (2.0 / (len(inner) + 1)) ** 2
-        knot = self.solve(middle, found[middle].mixture, self.share(left_over, len(inner)))
+        steps = len(inner) + 1
+        lost = look(middle) - max(left.certificate.relative_gap, right.certificate.relative_gap)
+        length, share = self.plan(lost, steps)
+        pieces = -(-steps // length)
+        if pieces > 2:
+            middle = inner[round(steps * (pieces // 2) / pieces) - 1]
+            look(middle)
+        knot = self.solve(middle, found[middle].mixture, share)
         self.keep(middle, knot)
         self.fill(left, knot, given)
         self.fill(knot, right, given)
         knot.forget_scores()
+
+    def plan(self, lost: float, steps: int) -> tuple[int, float]:
+        """How many steps apart points will be solved, and to which share of the tolerance.
+
+        Mixtures over ``steps`` steps lose ``lost``; over fewer ones less by a power.
+        """
+        tol = self.deadline.stop.tol
+        for length in range(steps - 1, 1, -1):
+            loss = max(lost, 0.0) / tol * (length / steps) ** _POWER
+            if loss <= _LARGEST_LOSS:
+                return length, min(max(_FULL - loss, _FINE), _COARSE)
+        return 1, _ALONE
 
     def tell(self) -> None:
         if self.ticker is not None:
             self.ticker.tell(len(self.points), f", {self.shared.n_solves} solves")
 
     # -- one point -----------------------------------------------------------------------------
-
-    def share(self, loss: float, n_inner: int = 2) -> float:
-        """The share of the tolerance to solve to, where the last mixtures lose this much."""
-        if n_inner == 1:
-            return 0.98  # no mixture will be made of it
-        return _FINE if loss <= 0.6 * self.deadline.stop.tol else _COARSE
 
     def solve(self, C: float, start: Mixture | None, share: float = _COARSE) -> Knot:
         shared = self.shared
@@ -320,7 +338,7 @@ class Walk:
 
     def lowest_C(self) -> float:
         """Where a tenth of the examples reach their margin with all weights at their bounds."""
-        return bounded_margin_C(self.shared.problem, self.shared.weight)
+        return bounded_margin_C(self.shared.plain, self.shared.weight)
 
     def highest_C(self) -> float:
         """Steps up until losses hardly count; the last value."""

@@ -288,13 +288,21 @@ class WorkingSet:
 
     def check(self) -> tuple[float, float, float, np.ndarray]:
         """Primal, dual, gap and the violating patterns outside, most violating first."""
+        self.look_outside()
+        return self.sum_up()
+
+    def look_outside(self) -> None:
+        """Scores of the patterns outside by the current dual variables."""
+        outside = np.flatnonzero(~self.inside)
+        self.outside_scores[outside] = self.scores(outside)
+        self.progress.work += 1e-9 * len(outside) * len(self.ids)
+
+    def sum_up(self) -> tuple[float, float, float, np.ndarray]:
+        """What ``check`` says, by the scores outside as they were last seen."""
         problem = self.problem
         _, totals = self.screen()
         outside = np.flatnonzero(~self.inside)
-        scores = self.scores(outside)
-        self.progress.work += 1e-9 * len(outside) * len(self.ids)
-        self.outside_scores[outside] = scores
-        margins = _margins(problem, scores.astype(np.float64), outside)
+        margins = _margins(problem, self.outside_scores[outside].astype(np.float64), outside)
         slacks = np.maximum(0.0, 1.0 - margins)
         hard_cap = self.hard_cap()
         cap = np.where(np.isinf(problem.cap[outside]), hard_cap, problem.cap[outside])
