@@ -38,9 +38,9 @@ from polymargin.solvers.base import Deadline
 
 __all__ = ["Point", "Shared", "Walk", "bounded_margin_C"]
 
-# Shares of the tolerance, measured on the paths of benchmarks/: of a solve whose mixtures lose much,
-# hardly anything, and of which none is made; what a solve and the loss of its mixtures may sum up to
-# (solves end below their share as a rule); the largest loss that is planned with.
+# Shares of the tolerance, measured on the paths of benchmarks/: of a solve whose mixtures lose
+# much, hardly anything, and of which none is made; what a solve and the loss of its mixtures may
+# sum up to (solves end below their share as a rule); the largest loss that is planned with.
 _FINE, _COARSE, _ALONE = 0.4, 0.9, 0.98
 _FULL, _LARGEST_LOSS = 1.15, 0.5
 _POWER = 2.9  # of the distance of two solved points with which mixtures lose (measured: 2.3 to 2.9)
