@@ -160,20 +160,22 @@ def _products(left: Knot, right: Knot | None) -> Products:
 def _new_products(left: Knot, right: Knot | None) -> Products:
     assert left.scores is not None
     first = float((left.T * left.scores[left.support]).sum())
-    first_ridge = float(left.ridge @ (left.T**2).sum(axis=1))
+    first_ridge = _square(left)
     if right is None:
         return Products((first, 0.0, 0.0), (first_ridge, 0.0, 0.0))
     assert right.scores is not None
     cross = float((left.T * right.scores[left.support]).sum())
     second = float((right.T * right.scores[right.support]).sum())
-    common, at, there = np.intersect1d(left.support, right.support, return_indices=True)
-    both = (left.T[at] * right.T[there]).sum(axis=1)
-    ridges = (
-        first_ridge,
-        float(left.ridge[at] @ both) if len(common) else 0.0,
-        float(right.ridge @ (right.T**2).sum(axis=1)),
-    )
-    return Products((first, cross, second), ridges)
+    common_ridge = 0.0
+    if left.ridge.any():
+        _, at, there = np.intersect1d(left.support, right.support, return_indices=True)
+        common_ridge = float(left.ridge[at] @ (left.T[at] * right.T[there]).sum(axis=1))
+    return Products((first, cross, second), (first_ridge, common_ridge, _square(right)))
+
+
+def _square(knot: Knot) -> float:
+    """Its ridge; only the quadratic loss has one."""
+    return float(knot.ridge @ (knot.T**2).sum(axis=1)) if knot.ridge.any() else 0.0
 
 
 def mixture_of(problem: Problem, left: Knot, right: Knot | None, C: float) -> Mixture:
@@ -246,19 +248,21 @@ def values_at(
     if problem.has_free_bias:
         scores = scores + mixture.b
     norm2 = mixture.norm2
-    rows = np.arange(len(own))
-    best = scores.argmax(axis=1)
-    wrong = problem.prototype_class[best] != problem.label
-    training_error = float(cap @ wrong / cap.sum())
+    margins = None
     if machine.K1 and machine.K3:
-        rival = np.where(
-            problem.prototype_class[None, :] == problem.label[:, None], -np.inf, scores
-        ).max(axis=1)
-        margins = scores[rows, own] - rival
+        margins = _margins(problem, scores)
         losses = np.maximum(0.0, machine.rival_target(scores.shape[1]) - margins)
     else:
-        margins = None
         losses = machine.loss(scores, own)
+    if margins is not None and problem.has_one_prototype_per_class:
+        wrong = margins < 0.0
+        unclear = np.flatnonzero(margins == 0.0)
+    else:
+        wrong = np.zeros(len(own), dtype=bool)
+        unclear = np.arange(len(own))
+    best = problem.prototype_class[scores[unclear].argmax(axis=1)]
+    wrong[unclear] = best != problem.label[unclear]
+    training_error = float(cap @ wrong / cap.sum())
     primal = 0.5 * norm2 + float(cap @ losses)
     ridge = mixture.ridge(C) if machine.p == 2 else 0.0
     dual = mixture.reward - 0.5 * (norm2 + ridge)
@@ -272,6 +276,19 @@ def values_at(
         validation_error = float((labels != validation_labels).mean())
     certificate = certify(primal, dual, problem.kernel_psd)
     return Values(certificate, norm2 * scale**2, scale, training_error, validation_error)
+
+
+def _margins(problem: Problem, scores: np.ndarray) -> np.ndarray:
+    """f_own - max over the other classes."""
+    rows, own = np.arange(len(scores)), problem.own
+    own_scores = scores[rows, own]
+    if problem.has_one_prototype_per_class:
+        scores[rows, own] = -np.inf
+        margins = own_scores - scores.max(axis=1)
+        scores[rows, own] = own_scores
+        return np.asarray(margins)
+    mine = problem.prototype_class[None, :] == problem.label[:, None]
+    return np.asarray(own_scores - np.where(mine, -np.inf, scores).max(axis=1))
 
 
 def _scaled(

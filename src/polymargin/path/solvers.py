@@ -24,8 +24,9 @@ from polymargin.solvers.sweeps import Sweeps
 from polymargin.solvers.working_set import WorkingSet
 from polymargin.verdict import judge_machine
 
-__all__ = ["PathSolver", "make_solver"]
+__all__ = ["FINEST_SHARE", "PathSolver", "make_solver"]
 
+FINEST_SHARE = 0.5  # of the tolerance: the most that a point of a path is solved to
 _SINGLE_PRECISION_TOL = 1e-4
 
 Judged = tuple[np.ndarray, np.ndarray, np.ndarray, Judgement]
@@ -87,18 +88,14 @@ class _KnownSweeps(Sweeps):
         self.field.constant[:] = self.field.scale * self.duals.tau.sum(axis=0)
         self.known = start.scores()
 
-    def screen(self, rows: slice, end: int, hard_cap: float, totals: np.ndarray) -> int:
+    def screen_all(self, hard_cap: float, totals: np.ndarray) -> int:
         if self.known is None:
-            return super().screen(rows, end, hard_cap, totals)
-        patterns = np.ascontiguousarray(self.everyone[rows])
-        scores = np.ascontiguousarray(self.known[rows].T)
+            return super().screen_all(hard_cap, totals)
+        scores, self.known = np.ascontiguousarray(self.known.T), None
         shift = np.zeros(len(scores))
-        return int(screen(scores, shift, patterns, self.duals, self.queue, end, hard_cap, totals))
-
-    def check(self) -> tuple[float, float, int, float]:
-        found = super().check()
-        self.known = None
-        return found
+        return int(
+            screen(scores, shift, self.everyone, self.duals, self.queue, 0, hard_cap, totals)
+        )
 
 
 class _LastingSet(WorkingSet):

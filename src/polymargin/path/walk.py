@@ -32,17 +32,17 @@ from polymargin.initialization import count_prototypes, initial_assignment
 from polymargin.machines import MACHINES
 from polymargin.multi_prototype import MultiPrototypeSVC
 from polymargin.path.points import Knot, Mixture, Values, mixture_of, values_at
-from polymargin.path.solvers import PathSolver, make_solver
+from polymargin.path.solvers import FINEST_SHARE, PathSolver, make_solver
 from polymargin.problem import Problem
 from polymargin.solvers.base import Deadline
 
 __all__ = ["Point", "Shared", "Walk", "bounded_margin_C"]
 
 # Shares of the tolerance, measured on the paths of benchmarks/: of a solve whose mixtures lose
-# much, hardly anything, and of which none is made; what a solve and the loss of its mixtures may
-# sum up to (solves end below their share as a rule); the largest loss that is planned with.
-_FINE, _COARSE, _ALONE = 0.4, 0.9, 0.98
-_FULL, _LARGEST_LOSS = 1.15, 0.5
+# hardly anything, and of which none is made; what a solve and the loss of its mixtures may sum up
+# to (solves end below their share as a rule); the largest loss that is planned with.
+_COARSE, _ALONE = 0.97, 0.98
+_FULL, _LARGEST_LOSS = 1.3, 0.5
 _POWER = 2.9  # of the distance of two solved points with which mixtures lose (measured: 2.3 to 2.9)
 _CURVATURE = 0.008  # typical gap of a mixture half way between C and e C (measured)
 _FAR = 3.0  # factor of C from which on a solution is no good start for another
@@ -278,7 +278,7 @@ class Walk:
         for length in range(steps - 1, 1, -1):
             loss = max(lost, 0.0) / tol * (length / steps) ** _POWER
             if loss <= _LARGEST_LOSS:
-                return length, min(max(_FULL - loss, _FINE), _COARSE)
+                return length, min(max(_FULL - loss, FINEST_SHARE), _COARSE)
         return 1, _ALONE
 
     def tell(self) -> None:

@@ -44,18 +44,18 @@ from polymargin.solvers.body import (
     screen,
 )
 
-__all__ = ["Sweeps", "make_field", "solve_linear"]
+__all__ = ["Sweeps", "is_single", "make_field", "solve_linear"]
 
 # Measured on the linear problems of benchmarks/: fewer checks cost passes over stale lists, more
 # checks cost products with all the data.  (Share of the gap, share of the tolerance) at which to
 # look again, where a pass costs more than a check, and where it costs less.
 _WHEN_PASSES_COST_MORE = (0.1, 1.0)
-_WHEN_CHECKS_COST_MORE = (0.1, 0.3)
-_FEWEST_PASSES, _PASSES_PER_CHECK = 6, 60
+_WHEN_CHECKS_COST_MORE = (0.05, 0.3)
+_AIM, _FEWEST_PASSES, _PASSES_PER_CHECK = 0.8, 10, 60
 _RELAXATION = 1.4
 # Over-relaxed steps leave noise in the margins, which P sees much more than D: near the tolerance
 # (up to so many times it) the last passes before a check are under-relaxed.
-_CALM, _CALM_PASSES, _CALM_WITHIN = 0.6, 3, 30.0
+_CALM, _CALM_PASSES, _CALM_WITHIN = 0.5, 3, 30.0
 _FIRST_BLOCK = 512
 # Rows are packed from this length on, while they are at most this share of all, and while rounding
 # (relative to ||M|| ||x||) stays far below a margin.
@@ -100,7 +100,7 @@ class Sweeps:
         self.is_cold = start is None
         tau = np.zeros((n, R)) if start is None else np.ascontiguousarray(start, dtype=np.float64)
         self.duals = make_duals(problem, slice(None), tau)
-        self.single = _is_single(problem, stop.tol)
+        self.single = is_single(problem, stop.tol)
         self.field, self.place = make_field(
             problem, self.single, R, float(np.sqrt(problem.kernel.offset))
         )
@@ -162,6 +162,13 @@ class Sweeps:
         scores = self.scores(patterns, rows)
         shift = (self.field.constant * self.field.scale).astype(scores.dtype)
         return int(screen(scores, shift, patterns, self.duals, self.queue, end, hard_cap, totals))
+
+    def screen_all(self, hard_cap: float, totals: np.ndarray) -> int:
+        """Screen all rows; the length of the queue comes back."""
+        end = 0
+        for rows in row_blocks(self.problem.n_patterns, self.block):
+            end = self.screen(rows, end, hard_cap, totals)
+        return end
 
     @property
     def norm2(self) -> float:
@@ -271,7 +278,7 @@ class Sweeps:
             self.rate = float(np.log(before[1] / relative)) / (now - before[0])
         if self.rate is None or not 0.0 < relative < np.inf:
             return _PASSES_PER_CHECK
-        wanted = np.log(relative / self.progress.stop.tol) / self.rate
+        wanted = np.log(relative / (_AIM * self.progress.stop.tol)) / self.rate
         return int(min(max(wanted, _FEWEST_PASSES), _PASSES_PER_CHECK))
 
     def first_pass(self) -> None:
@@ -297,9 +304,7 @@ class Sweeps:
         totals = empty_totals()
         hard_cap = self.hard_cap()
         self.progress.work += self.check_cost
-        end = 0
-        for rows in row_blocks(self.problem.n_patterns, self.block):
-            end = self.screen(rows, end, hard_cap, totals)
+        end = self.screen_all(hard_cap, totals)
         margin = totals[MARGIN] + 1.0
         norm2, cross = self.products()
         primal, dual = values(self.problem, norm2, totals[LOSS], totals[OWN] - cross, margin)
@@ -382,7 +387,7 @@ class Sweeps:
         return support, self.duals.tau.take(support, axis=0)
 
 
-def _is_single(problem: Problem, tol: float) -> bool:
+def is_single(problem: Problem, tol: float) -> bool:
     """Whether single precision will do for the runner."""
     in_range = bool((problem.diagonal < 1e30).all())
     return tol >= _SINGLE_PRECISION_TOL and not problem.is_hard and in_range
