@@ -27,6 +27,7 @@ _COMPILED_SOURCES = (
     "circulation.py",
     "datasets/parsing.py",
     "fields.py",
+    "path/mixing.py",
     "solvers/patterns.py",
     "solvers/block_body.py",
     "solvers/block_steps.py",

@@ -9,6 +9,7 @@ import numpy as np
 
 from polymargin.certificate import Certificate, certify, separated_primal
 from polymargin.continuation import takes_signed
+from polymargin.path.mixing import mixed_margins
 from polymargin.problem import Problem
 
 __all__ = ["Knot", "Mixture", "Products", "Values", "mixture_of", "values_at"]
@@ -90,6 +91,28 @@ class Mixture:
 
     def validation_scores(self) -> np.ndarray:
         return self._mix("validation_scores")
+
+    def margins(self, problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+        """f_own - max over the other classes, and whose label is wrong."""
+        n = problem.n_patterns
+        margins, wrong = np.empty(n), np.empty(n, dtype=bool)
+        first = self.left.scores
+        second = first if self.right is None else self.right.scores
+        c = 0.0 if self.right is None else self.c
+        shift = self.b if problem.has_free_bias else np.zeros(problem.n_prototypes)
+        mixed_margins(
+            first,
+            second,
+            self.a,
+            c,
+            shift,
+            problem.own,
+            problem.label,
+            problem.prototype_class,
+            margins,
+            wrong,
+        )
+        return margins, wrong
 
     @property
     def b(self) -> np.ndarray:
@@ -244,24 +267,17 @@ def values_at(
 ) -> Values:
     """Primal and dual value of a mixture for this C (the problem has its caps), by known scores."""
     machine, own, cap = problem.machine, problem.own, problem.cap
-    scores = mixture.scores()
-    if problem.has_free_bias:
-        scores = scores + mixture.b
     norm2 = mixture.norm2
     margins = None
     if machine.K1 and machine.K3:
-        margins = _margins(problem, scores)
-        losses = np.maximum(0.0, machine.rival_target(scores.shape[1]) - margins)
+        margins, wrong = mixture.margins(problem)
+        losses = np.maximum(0.0, machine.rival_target(problem.n_prototypes) - margins)
     else:
+        scores = mixture.scores()
+        if problem.has_free_bias:
+            scores = scores + mixture.b
         losses = machine.loss(scores, own)
-    if margins is not None and problem.has_one_prototype_per_class:
-        wrong = margins < 0.0
-        unclear = np.flatnonzero(margins == 0.0)
-    else:
-        wrong = np.zeros(len(own), dtype=bool)
-        unclear = np.arange(len(own))
-    best = problem.prototype_class[scores[unclear].argmax(axis=1)]
-    wrong[unclear] = best != problem.label[unclear]
+        wrong = problem.prototype_class[scores.argmax(axis=1)] != problem.label
     training_error = float(cap @ wrong / cap.sum())
     primal = 0.5 * norm2 + float(cap @ losses)
     ridge = mixture.ridge(C) if machine.p == 2 else 0.0
@@ -276,19 +292,6 @@ def values_at(
         validation_error = float((labels != validation_labels).mean())
     certificate = certify(primal, dual, problem.kernel_psd)
     return Values(certificate, norm2 * scale**2, scale, training_error, validation_error)
-
-
-def _margins(problem: Problem, scores: np.ndarray) -> np.ndarray:
-    """f_own - max over the other classes."""
-    rows, own = np.arange(len(scores)), problem.own
-    own_scores = scores[rows, own]
-    if problem.has_one_prototype_per_class:
-        scores[rows, own] = -np.inf
-        margins = own_scores - scores.max(axis=1)
-        scores[rows, own] = own_scores
-        return np.asarray(margins)
-    mine = problem.prototype_class[None, :] == problem.label[:, None]
-    return np.asarray(own_scores - np.where(mine, -np.inf, scores).max(axis=1))
 
 
 def _scaled(

@@ -72,8 +72,12 @@ class _MachinePathProgress(_Memory, MachineProgress):
 
 
 class _KnownSweeps(Sweeps):
-    """Sweeps from a point of known scores and prototypes: no product before the first pass."""
+    """Sweeps from a point of known scores and prototypes: no product before the first pass.
 
+    Where the run should be at its end the judge is asked at once; its scores are the check.
+    """
+
+    progress: _PathProgress
     known: np.ndarray | None = None
 
     def begin(self, start: Mixture) -> None:
@@ -89,6 +93,9 @@ class _KnownSweeps(Sweeps):
         self.known = start.scores()
 
     def screen_all(self, hard_cap: float, totals: np.ndarray) -> int:
+        if self.known is None and self.expects_end:
+            self.progress.judged(*self.support())
+            self.known = self.progress.seen[-1][2]
         if self.known is None:
             return super().screen_all(hard_cap, totals)
         scores, self.known = np.ascontiguousarray(self.known.T), None

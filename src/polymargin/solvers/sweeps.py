@@ -114,6 +114,7 @@ class Sweeps:
         self.block = max(256, min(8192, 65536 // R))
         self.latest: tuple[int, float] | None = None
         self.rate: float | None = None
+        self.expects_end = False
         self.slot = np.empty(n, dtype=np.int64)
         if not self.is_cold or problem.centre is not None:
             self.refresh()
@@ -273,12 +274,13 @@ class Sweeps:
     def until_check(self, relative: float) -> int:
         """Passes until the gap will be small enough if it goes on falling as it did."""
         now, before = self.progress.iterations, self.latest
-        self.latest = now, relative
+        self.latest, self.expects_end = (now, relative), False
         if before is not None and 0.0 < relative < before[1] and now > before[0]:
             self.rate = float(np.log(before[1] / relative)) / (now - before[0])
         if self.rate is None or not 0.0 < relative < np.inf:
             return _PASSES_PER_CHECK
         wanted = np.log(relative / (_AIM * self.progress.stop.tol)) / self.rate
+        self.expects_end = wanted <= _PASSES_PER_CHECK
         return int(min(max(wanted, _FEWEST_PASSES), _PASSES_PER_CHECK))
 
     def first_pass(self) -> None:
