@@ -17,7 +17,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 demo: $(VENV)/.installed-all ## a first tour: table and polymargin-demo.html
 	$(BIN)/polymargin demo
 
-test: $(VENV)/.installed-test ## the test suite; PYTEST_ARGS="-m 'not slow'" to choose
+PYTEST_ARGS ?= -n 2
+test: $(VENV)/.installed-test ## the test suite on two cores; PYTEST_ARGS="-m 'not slow'" to choose
 	$(BIN)/python -m pytest -q $(PYTEST_ARGS)
 
 lint: $(VENV)/.installed-lint ## style and common errors (ruff)

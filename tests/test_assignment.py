@@ -9,11 +9,11 @@ import reference as ref
 from conftest import make_overlapping
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from prototype_reference import check_model, slacks, static_optimum
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import make_classification
 from sklearn.model_selection import GridSearchCV
-from test_multi_prototype import check_model, slacks, static_optimum
 
 from polymargin import Annealing, MultiPrototypeSVC
 from polymargin.annealing import PRESETS, find_annealing

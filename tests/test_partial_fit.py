@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import reference as ref
 from conftest import make_overlapping
+from prototype_reference import full_tau, slacks, static_optimum
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
-from test_multi_prototype import full_tau, slacks, static_optimum
 
 from polymargin import MultiPrototypeSVC
 

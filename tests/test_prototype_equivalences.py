@@ -5,10 +5,10 @@ import pytest
 import reference as ref
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from prototype_reference import assign
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import make_classification
-from test_multi_prototype import assign
 
 from polymargin import Annealing, MulticlassSVC, MultiPrototypeSVC
 

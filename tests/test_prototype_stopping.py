@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import reference as ref
 from conftest import make_overlapping
+from prototype_reference import check_model
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
-from test_multi_prototype import check_model
 from test_stopping import PROMPT, CtrlC
 
 from polymargin import Annealing, MultiPrototypeSVC
