@@ -100,7 +100,7 @@ class KnownRows:
     """Kernel rows of all patterns that ever had weight, in float64, computed once.
 
     They lie together in the order in which they were first needed, so that scores are one product
-    that reads them in order.
+    with the first of them.
     """
 
     _BLOCK = 256
@@ -125,9 +125,10 @@ class KnownRows:
         run_blocks(work, len(new), self._BLOCK, self.problem.n_jobs)
         self.count += len(new)
         self.place[new] = np.arange(first, self.count)
-        full = np.zeros((tau.shape[1], self.count))
-        full[:, self.place[support]] = tau.T
-        return np.asarray(full @ self.rows[: self.count])
+        places = self.place[support]
+        full = np.zeros((tau.shape[1], int(places.max(initial=-1)) + 1))
+        full[:, places] = tau.T
+        return np.asarray(full @ self.rows[: full.shape[1]])
 
 
 def row_blocks(n: int, size: int) -> Iterator[slice]:

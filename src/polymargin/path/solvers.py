@@ -28,6 +28,7 @@ __all__ = ["FINEST_SHARE", "PathSolver", "make_solver"]
 
 FINEST_SHARE = 0.5  # of the tolerance: the most that a point of a path is solved to
 _SINGLE_PRECISION_TOL = 1e-4
+_NEAR = 0.2  # examples that stay in the working set of the next solve
 
 Judged = tuple[np.ndarray, np.ndarray, np.ndarray, Judgement]
 
@@ -108,15 +109,23 @@ class _KnownSweeps(Sweeps):
 class _LastingSet(WorkingSet):
     """A working set that outlives a solve and can start again.
 
-    Nobody leaves: the next value of C may need them.  The scores outside are known at the start,
-    and again when the judge has seen the point: nothing else is computed for them.
+    Nobody leaves during a solve; before the next one those who are far from their margin do.  The
+    scores outside are known at the start, and again when the judge has seen the point: nothing else
+    is computed for them.
     """
 
     progress: _PathProgress
+    near = _NEAR
     is_known = False
+    is_running = False
 
     def trim(self) -> None:
-        """Nobody leaves."""
+        if not self.is_running:
+            super().trim()
+
+    def run(self) -> Solution:
+        self.is_running = True
+        return super().run()
 
     def start_again(self, tau: np.ndarray | None, scores: np.ndarray | None) -> None:
         """From zero, or from a point with known scores (n, R), under the present caps."""
@@ -125,6 +134,9 @@ class _LastingSet(WorkingSet):
         self.outside_scores[:] = 0.0 if scores is None else scores
         self.F = np.ascontiguousarray(self.outside_scores[self.ids].T)
         self.rebuild(self.tau[self.ids])
+        self.is_running = False
+        if self.is_known:
+            self.trim()
         self.grow(np.flatnonzero(self.tau.any(axis=1) & ~self.inside))
 
     def check(self) -> tuple[float, float, float, np.ndarray]:
@@ -134,6 +146,7 @@ class _LastingSet(WorkingSet):
         if found[0] - found[1] <= self.progress.stop.tol * found[0]:
             self.progress.judged(*self.support())
             self.outside_scores[:] = self.progress.seen[-1][2]
+            self.F = np.ascontiguousarray(self.outside_scores[self.ids].T)  # free of drift
             found = self.sum_up()
         return found
 

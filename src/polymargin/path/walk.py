@@ -47,8 +47,7 @@ _POWER = 2.9  # of the distance of two solved points with which mixtures lose (m
 _CURVATURE = 0.008  # typical gap of a mixture half way between C and e C (measured)
 _FAR = 3.0  # factor of C from which on a solution is no good start for another
 _AUTO_SHARE = 0.9
-_AUTO_STEP = 10.0
-_AUTO_RANGE = 1e4
+_AUTO_STEP, _AUTO_STEPS = 10.0, 4
 _AUTO_LOSSES = 0.05
 
 
@@ -200,19 +199,19 @@ class Walk:
     def run(self, given: np.ndarray | None, n_points: int) -> list[Point]:
         if given is None:
             low = self.lowest_C()
-            self.solve(low, None)
-            given = np.geomspace(low, self.highest_C(), n_points)
+            given = np.geomspace(low, self.highest_C(low), n_points)
         self.ticker = Ticker("path", len(given), self.verbose)
         step = 2.0 * np.log(given[-1] / given[0]) / max(len(given) - 1, 1)
         share = self.plan(_CURVATURE * step**2 * 1.5**_POWER, 3)[1]
-        for C in (float(given[0]), float(given[-1])):
+        # downwards: few examples have weight at the largest C, and nearly all of them keep it
+        for C in (float(given[-1]), float(given[0])):
             self.at(C, share)
         solved = sorted({knot.C: knot for knot in self.knots}.items())
-        for (_, left), (_, right) in pairwise(solved):
+        for (_, left), (_, right) in reversed(list(pairwise(solved))):
             self.fill(left, right, given)
-            left.forget_scores()
+            right.forget_scores()
         for C in given:
-            if float(C) not in self.points:  # above the last solved point when time was up
+            if float(C) not in self.points:  # beyond the last solved point when time was up
                 self.accept(float(C), self.ray(float(C)), False)
         return [self.points[float(C)] for C in given]
 
@@ -225,13 +224,13 @@ class Walk:
         if self.knots and self.deadline.why_end():
             self.accept(C, self.ray(C), False)
             return
-        is_near = bool(self.knots) and C <= _FAR * self.knots[-1].C
-        self.keep(C, self.solve(C, self.ray(C) if is_near else None, share))
+        near = any(1.0 / _FAR <= C / knot.C <= _FAR for knot in self.knots)
+        self.keep(C, self.solve(C, self.ray(C) if near else None, share))
 
     def ray(self, C: float) -> Mixture:
-        """The best multiple of the solution of the largest smaller C: it is feasible here too."""
-        below = max((knot for knot in self.knots if knot.C <= C), key=lambda knot: knot.C)
-        return mixture_of(self.shared.problem, below, None, C)
+        """The best feasible multiple of the solution of the nearest C."""
+        nearest = min(self.knots, key=lambda knot: abs(np.log(knot.C / C)))
+        return mixture_of(self.shared.problem, nearest, None, C)
 
     def fill(self, left: Knot, right: Knot, given: np.ndarray) -> None:
         """Every value of C between two solved ones: mixtures, or a solve and two parts."""
@@ -265,8 +264,8 @@ class Walk:
             look(middle)
         knot = self.solve(middle, found[middle].mixture, share)
         self.keep(middle, knot)
-        self.fill(left, knot, given)
         self.fill(knot, right, given)
+        self.fill(left, knot, given)
         knot.forget_scores()
 
     def plan(self, lost: float, steps: int) -> tuple[int, float]:
@@ -340,19 +339,23 @@ class Walk:
         """Where a tenth of the examples reach their margin with all weights at their bounds."""
         return bounded_margin_C(self.shared.plain, self.shared.weight)
 
-    def highest_C(self) -> float:
-        """Steps up until losses hardly count; the last value."""
-        low = self.knots[-1].C
-        while True:
-            last = self.knots[-1]
-            mixture = mixture_of(self.shared.problem, last, None, last.C)
-            values = self.values(last.C, mixture)
-            losses = 1.0 - 0.5 * values.norm2 / max(values.primal, 1e-300)
-            too_far = low * _AUTO_RANGE * (1.0 + 1e-9) < last.C * _AUTO_STEP
-            if losses <= _AUTO_LOSSES or too_far or self.deadline.why_end():
-                return last.C if low < last.C else low * _AUTO_STEP
-            C = last.C * _AUTO_STEP
-            self.solve(C, None)
+    def highest_C(self, low: float) -> float:
+        """The first of some steps up from the lowest C at which losses hardly count."""
+        steps = [low * _AUTO_STEP**k for k in range(1, _AUTO_STEPS + 1)]
+        at = _AUTO_STEPS // 2 - 1
+        found: dict[int, bool] = {}
+        while at not in found and not (found and self.deadline.why_end()):
+            found[at] = self.has_few_losses(steps[at])
+            at += -1 if found[at] else 1
+            if not 0 <= at < len(steps):
+                break
+        enough = [k for k, few in found.items() if few]
+        return steps[min(enough)] if enough else steps[max(found)]
+
+    def has_few_losses(self, C: float) -> bool:
+        knot = self.solve(C, None)
+        values = self.values(C, mixture_of(self.shared.problem, knot, None, C))
+        return bool(1.0 - 0.5 * values.norm2 / max(values.primal, 1e-300) <= _AUTO_LOSSES)
 
 
 def bounded_margin_C(problem: Problem, weight: np.ndarray) -> float:

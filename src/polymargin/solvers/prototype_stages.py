@@ -21,6 +21,8 @@ from polymargin.solvers.working_set import WorkingSet, solve_kernel
 
 __all__ = ["KernelStage", "LinearStage"]
 
+_MANY_PASSES, _FEW = 4, 0.5  # passes that pay for packing up to this share of the rows
+
 
 class LinearStage:
     """Explicit prototypes: scores are products with prototypes frozen at the start of a step."""
@@ -55,16 +57,19 @@ class LinearStage:
         restore(self.field, self.duals, moved, begin, end, zeroing)
 
     def passes(self, end: int, most: int) -> None:
-        left = self.progress.stop.max_iter - self.progress.iterations
-        if left > 0:
-            self.sweeps.passes(end, -1.0, min(most, left), 0.0)
+        sweeps = self.sweeps
+        most = min(most, self.progress.stop.max_iter - self.progress.iterations)
+        if most > 0:
+            packed = sweeps.pack(end, _FEW) if most >= _MANY_PASSES else None
+            sweeps.passes(end, -1.0, most, 0.0, packed=packed)
+            sweeps.unpack(packed)
 
     def settle(self, stop: Stop) -> Solution:
         """Solve the static problem from where it stands; the state is the solution after."""
         sweeps = self.sweeps
         before = sweeps.progress
         sweeps.progress = Progress(self.problem, stop, History(), sweeps.support, before.deadline)
-        sweeps.is_cold = before.steps == 0
+        sweeps.is_cold, sweeps.rate = before.steps == 0, None
         sweeps.progress.iterations = before.iterations
         sweeps.progress.steps = before.steps
         return sweeps.run()

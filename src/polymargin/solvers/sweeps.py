@@ -248,12 +248,10 @@ class Sweeps:
         steps, end = self.passes(end, target, most - calm, hard_cap, packed=packed)
         if calm and end and not self.progress.why_stop():
             steps += self.passes(end, -1.0, calm, hard_cap, _CALM, packed)[0]
-        if packed is not None:
-            assert isinstance(self.field, DenseField)
-            self.field.W[:] = packed.W
+        self.unpack(packed)
         return steps
 
-    def pack(self, end: int) -> PackedField | None:
+    def pack(self, end: int, few: float = _FEW) -> PackedField | None:
         """The rows in play as float32 side by side, where they are long and few.
 
         Passes wait for memory: half of it, and in one piece, is 1.5 times faster.
@@ -262,7 +260,7 @@ class Sweeps:
         if not self.single or not isinstance(field, DenseField):
             return None
         n, width = field.X.shape
-        if width < _LONG_ROW or end > _FEW * n or self.problem.centre is not None:
+        if width < _LONG_ROW or end > few * n or self.problem.centre is not None:
             return None
         if self.norm2 * float(self.problem.diagonal.max()) > _LARGEST_SCORE**2:
             return None
@@ -270,6 +268,12 @@ class Sweeps:
         pack_rows(field.X, self.queue[:end], rows, self.slot)
         W = field.W.astype(np.float32)
         return PackedField(rows, self.slot, W, field.constant, field.scale)
+
+    def unpack(self, packed: PackedField | None) -> None:
+        """The prototypes of the packed field are those of the field again."""
+        if packed is not None:
+            assert isinstance(self.field, DenseField)
+            self.field.W[:] = packed.W
 
     def until_check(self, relative: float) -> int:
         """Passes until the gap will be small enough if it goes on falling as it did."""
@@ -333,6 +337,7 @@ class Sweeps:
         if self.is_cold:
             self.first_pass()
         refreshed_at = -1
+        self.latest = None
         leap = PlainLeap(problem, progress)
         while True:
             primal, dual, end, gap = self.check()

@@ -86,6 +86,8 @@ def solve_kernel(
 class WorkingSet:
     """The state of block descent on kernel rows; ``run`` goes to the tolerance."""
 
+    near = _NEAR
+
     def __init__(
         self,
         problem: Problem,
@@ -150,7 +152,7 @@ class WorkingSet:
         """Patterns without weight and with a comfortable margin leave when they are many."""
         margins = _margins(self.problem, self.F.T.astype(np.float64), self.ids)
         has_weight = self.duals.tau[self.everyone, self.duals.own] != 0.0
-        keep = np.flatnonzero(has_weight | ~(margins - 1.0 >= _NEAR))
+        keep = np.flatnonzero(has_weight | ~(margins - 1.0 >= self.near))
         if not 0 < len(keep) < _TRIM_BELOW * len(self.ids):
             return
         self.inside[self.ids] = False
