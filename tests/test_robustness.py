@@ -10,7 +10,7 @@ from scipy import sparse
 from sklearn.datasets import make_classification
 
 from polymargin import MulticlassSVC, MultiPrototypeSVC
-from polymargin.solvers import sweeps
+from polymargin.solvers import descent, sweeps
 from polymargin.solvers.base import Budget
 
 STATUSES = {"converged", "max_iter", "not_separable", "stalled"}
@@ -174,10 +174,12 @@ def test_an_interior_point_beyond_float64_is_left_alone():
 
 @pytest.mark.parametrize("offset", [0.0, 2.0, 1000.0])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_packed_rows(monkeypatch, offset, dtype):
+@pytest.mark.parametrize("machine", ["cs", "ww"])
+def test_packed_rows(monkeypatch, machine, offset, dtype):
     """Long rows are packed as float32 where scores are moderate; the judge sees no difference."""
     packed = []
-    pack = sweeps.Sweeps.pack
+    runner = sweeps.Sweeps if machine == "cs" else descent.BlockDescent
+    pack = runner.pack
 
     def watched(self, end):
         field = pack(self, end)
@@ -186,11 +188,12 @@ def test_packed_rows(monkeypatch, offset, dtype):
 
     X, y = make_overlapping(n=3000, d=80, n_classes=5, seed=3)
     X = (X + offset).astype(dtype)
-    monkeypatch.setattr(sweeps.Sweeps, "pack", watched)
-    model = MulticlassSVC(C=0.01, random_state=0).fit(X, y)
+    monkeypatch.setattr(runner, "pack", watched)
+    settings = {"machine": machine, "C": 0.01, "intercept": "penalized", "random_state": 0}
+    model = MulticlassSVC(**settings).fit(X, y)
     assert model.status_ == "converged"
     assert any(packed) == (offset < 100.0)
-    monkeypatch.setattr(sweeps.Sweeps, "pack", lambda self, end: None)
-    plain = MulticlassSVC(C=0.01, random_state=0).fit(X, y)
+    monkeypatch.setattr(runner, "pack", lambda self, end: None)
+    plain = MulticlassSVC(**settings).fit(X, y)
     assert model.certificate_.dual <= plain.certificate_.primal
     assert plain.certificate_.dual <= model.certificate_.primal

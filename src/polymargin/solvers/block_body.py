@@ -352,7 +352,7 @@ def descend_blocks(
         gap_sum += gap
         change_sum = 0.0
         gain = 0.0
-        fits = relaxation > 1.0 and blocks.step == 1
+        fits = relaxation != 1.0 and blocks.step == 1
         for q in range(1, count):
             change = new[q] - v[q]
             change_sum += change

@@ -19,6 +19,7 @@ import numpy as np
 
 from polymargin.biases import Bias
 from polymargin.certificate import Judgement
+from polymargin.fields import PackedField
 from polymargin.history import History
 from polymargin.problem import OutOfTimeError, Problem
 from polymargin.solvers.barrier import MachineLeap
@@ -46,6 +47,7 @@ from polymargin.solvers.body import shuffle
 from polymargin.solvers.machine_progress import MachineProgress
 from polymargin.solvers.polish import polished, polishing_pays
 from polymargin.solvers.stages import KernelStage, LinearStage, centred, settled
+from polymargin.solvers.sweeps import CALM, CALM_PASSES, CALM_WITHIN, packed_rows, unpack
 from polymargin.verdict import Values, linear_and_ridge, repair, values_of
 
 __all__ = ["BlockDescent", "solve_machine"]
@@ -57,7 +59,7 @@ _PASSES_PER_CHECK = (20, 80)  # kernels, linear
 _THRESHOLD = 0.8  # kernels: share of the average gain below which a step waits
 _PENALTY = 0.05  # constant kernel of a free intercept, in units of the mean K_ii
 # look again at this part of the gap, or of the tolerance: kernels, linear
-_FALL, _SHARE = (0.1, 0.06), (0.3, 0.5)
+_FALL, _SHARE = (0.1, 0.06), (0.3, 0.8)
 
 
 def solve_machine(
@@ -148,6 +150,7 @@ class BlockDescent:
         V = np.ascontiguousarray(self.V[ids])
         self.blocks = make_blocks(self.problem, ids, V, extra)
         self.queue = np.empty(len(ids), dtype=np.int64)
+        self.slot = np.empty(len(ids), dtype=np.int64)
         self.outside[:] = True
         self.outside[ids] = False
 
@@ -198,7 +201,13 @@ class BlockDescent:
             return 2.0 * float(np.abs(self.blocks.V).max(initial=0.0)) or 1.0
         return 0.0
 
-    def visit(self, end: int, threshold: float) -> tuple[int, np.ndarray]:
+    def visit(
+        self,
+        end: int,
+        threshold: float,
+        relaxation: float = _RELAXATION,
+        packed: PackedField | None = None,
+    ) -> tuple[int, np.ndarray]:
         """One pass over the queue in compiled pieces; missing kernel rows are fetched ahead."""
         totals = np.zeros(4)
         progress, stage = self.progress, self.stage
@@ -209,13 +218,13 @@ class BlockDescent:
             before = totals[VISITS]
             started = time.perf_counter()
             begin, end = descend_blocks(
-                stage.field,
+                packed or stage.field,
                 self.blocks,
                 self.queue,
                 begin,
                 end,
                 threshold,
-                _RELAXATION,
+                relaxation,
                 hard_cap,
                 self.budget.visits,
                 totals,
@@ -248,8 +257,11 @@ class BlockDescent:
         self.b -= self.b.mean()
         self.stage.set_bias(self.b, self.sums())
 
-    def passes(self, scores: np.ndarray, target: float) -> int:
-        """Passes until the gap that they find is below ``target``; the steps made."""
+    def passes(self, scores: np.ndarray, target: float, calm: bool = False) -> int:
+        """Passes until the gap that they find is below ``target``; the steps made.
+
+        ``calm``: the last ones before the check are under-relaxed (linear kernels).
+        """
         before = self.progress.steps
         stage = self.stage
         end = self.listed
@@ -257,11 +269,12 @@ class BlockDescent:
             end = int(enlist(self.gradient(scores), self.blocks, self.queue))
         self.listed = None
         threshold = 0.0
+        packed = self.pack(end)
         for _ in range(_PASSES_PER_CHECK[0 if stage.keeps_scores else 1]):
             if not end:
                 break
             queued = end
-            end, totals = self.visit(end, threshold)
+            end, totals = self.visit(end, threshold, packed=packed)
             if self.progress.why_stop():
                 break
             if totals[GAP] <= target or not totals[STEPS]:
@@ -272,7 +285,21 @@ class BlockDescent:
                 threshold = _THRESHOLD * float(totals[GAIN]) / max(queued, 1)
                 G = self.gradient(stage.inside_scores())
                 end = int(enlist(G, self.blocks, self.queue))
+        if calm and isinstance(stage, LinearStage):
+            for _ in range(CALM_PASSES):
+                if end and not self.progress.why_stop():
+                    end, _ = self.visit(end, 0.0, CALM, packed)
+        unpack(stage.field, packed)
         return self.progress.steps - before
+
+    def pack(self, end: int) -> PackedField | None:
+        """The rows in play packed, where that pays (explicit prototypes only)."""
+        stage = self.stage
+        if not self.single or not isinstance(stage, LinearStage) or self.problem.has_free_bias:
+            return None
+        norm2 = stage.norm2(self.blocks.V, self.blocks.V)
+        size2 = norm2 * float(self.problem.diagonal.max())
+        return packed_rows(stage.field, self.queue[:end], self.slot, size2)
 
     # -- checks ------------------------------------------------------------------------------
 
@@ -450,7 +477,7 @@ class BlockDescent:
             target = _FALL[kind] * gap if np.isfinite(gap) else 0.0
             if not problem.is_hard:
                 target = max(target, _SHARE[kind] * stop.tol * found.primal)
-            moved = self.passes(inside, target)
+            moved = self.passes(inside, target, relative <= CALM_WITHIN * stop.tol)
             idle = 0 if moved or grown else idle + 1
             if idle > 1:
                 if self.single:

@@ -44,7 +44,17 @@ from polymargin.solvers.body import (
     screen,
 )
 
-__all__ = ["Sweeps", "is_single", "make_field", "solve_linear"]
+__all__ = [
+    "CALM",
+    "CALM_PASSES",
+    "CALM_WITHIN",
+    "FEW",
+    "Sweeps",
+    "make_field",
+    "packed_rows",
+    "solve_linear",
+    "unpack",
+]
 
 # Measured on the linear problems of benchmarks/: fewer checks cost passes over stale lists, more
 # checks cost products with all the data.  (Share of the gap, share of the tolerance) at which to
@@ -55,11 +65,11 @@ _AIM, _FEWEST_PASSES, _PASSES_PER_CHECK = 0.8, 10, 60
 _RELAXATION = 1.4
 # Over-relaxed steps leave noise in the margins, which P sees much more than D: near the tolerance
 # (up to so many times it) the last passes before a check are under-relaxed.
-_CALM, _CALM_PASSES, _CALM_WITHIN = 0.5, 3, 30.0
+CALM, CALM_PASSES, CALM_WITHIN = 0.5, 3, 30.0
 _FIRST_BLOCK = 512
 # Rows are packed from this length on, while they are at most this share of all, and while rounding
 # (relative to ||M|| ||x||) stays far below a margin.
-_LONG_ROW, _FEW, _LARGEST_SCORE = 64, 0.15, 1e3
+_LONG_ROW, FEW, _LARGEST_SCORE = 64, 0.15, 1e3
 _SINGLE_PRECISION_TOL = 5e-4
 _WORTH_CASTING = 32
 """Prototypes from which on a float32 copy of a block of rows pays for itself in the product."""
@@ -100,7 +110,7 @@ class Sweeps:
         self.is_cold = start is None
         tau = np.zeros((n, R)) if start is None else np.ascontiguousarray(start, dtype=np.float64)
         self.duals = make_duals(problem, slice(None), tau)
-        self.single = is_single(problem, stop.tol)
+        self.single = _is_single(problem, stop.tol)
         self.field, self.place = make_field(
             problem, self.single, R, float(np.sqrt(problem.kernel.offset))
         )
@@ -242,38 +252,24 @@ class Sweeps:
     def go(self, end: int, target: float, most: int, relative: float) -> int:
         """The passes between two checks; near the tolerance the last few are calm ones."""
         hard_cap = self.hard_cap()
-        near = relative <= _CALM_WITHIN * self.progress.stop.tol
-        calm = min(_CALM_PASSES, most - 1) if near else 0
+        near = relative <= CALM_WITHIN * self.progress.stop.tol
+        calm = min(CALM_PASSES, most - 1) if near else 0
         packed = self.pack(end)
         steps, end = self.passes(end, target, most - calm, hard_cap, packed=packed)
         if calm and end and not self.progress.why_stop():
-            steps += self.passes(end, -1.0, calm, hard_cap, _CALM, packed)[0]
+            steps += self.passes(end, -1.0, calm, hard_cap, CALM, packed)[0]
         self.unpack(packed)
         return steps
 
-    def pack(self, end: int, few: float = _FEW) -> PackedField | None:
-        """The rows in play as float32 side by side, where they are long and few.
-
-        Passes wait for memory: half of it, and in one piece, is 1.5 times faster.
-        """
-        field = self.field
-        if not self.single or not isinstance(field, DenseField):
+    def pack(self, end: int, few: float = FEW) -> PackedField | None:
+        """The rows in play packed, where that pays."""
+        if not self.single or self.problem.centre is not None:
             return None
-        n, width = field.X.shape
-        if width < _LONG_ROW or end > few * n or self.problem.centre is not None:
-            return None
-        if self.norm2 * float(self.problem.diagonal.max()) > _LARGEST_SCORE**2:
-            return None
-        rows = np.empty((end, width), dtype=np.float32)
-        pack_rows(field.X, self.queue[:end], rows, self.slot)
-        W = field.W.astype(np.float32)
-        return PackedField(rows, self.slot, W, field.constant, field.scale)
+        size2 = self.norm2 * float(self.problem.diagonal.max())
+        return packed_rows(self.field, self.queue[:end], self.slot, size2, few)
 
     def unpack(self, packed: PackedField | None) -> None:
-        """The prototypes of the packed field are those of the field again."""
-        if packed is not None:
-            assert isinstance(self.field, DenseField)
-            self.field.W[:] = packed.W
+        unpack(self.field, packed)
 
     def until_check(self, relative: float) -> int:
         """Passes until the gap will be small enough if it goes on falling as it did."""
@@ -394,10 +390,34 @@ class Sweeps:
         return support, self.duals.tau.take(support, axis=0)
 
 
-def is_single(problem: Problem, tol: float) -> bool:
+def _is_single(problem: Problem, tol: float) -> bool:
     """Whether single precision will do for the runner."""
     in_range = bool((problem.diagonal < 1e30).all())
     return tol >= _SINGLE_PRECISION_TOL and not problem.is_hard and in_range
+
+
+def packed_rows(
+    field: Any, patterns: np.ndarray, slot: np.ndarray, size2: float, few: float = FEW
+) -> PackedField | None:
+    """The rows in play as float32 side by side, where they are long and few.
+
+    Passes wait for memory: half of it, and in one piece, is 1.5 times faster.  ``slot`` (n,)
+    receives the places; ``size2`` is the square of what scores may be, ||M||^2 max K_ii.
+    """
+    if not isinstance(field, DenseField):
+        return None
+    n, width = field.X.shape
+    if width < _LONG_ROW or len(patterns) > few * n or size2 > _LARGEST_SCORE**2:
+        return None
+    rows = np.empty((len(patterns), width), dtype=np.float32)
+    pack_rows(field.X, patterns, rows, slot)
+    return PackedField(rows, slot, field.W.astype(np.float32), field.constant, field.scale)
+
+
+def unpack(field: Any, packed: PackedField | None) -> None:
+    """The prototypes of the packed field are those of the field again."""
+    if packed is not None:
+        field.W[:] = packed.W
 
 
 def make_field(
