@@ -190,7 +190,7 @@ def regularization_path(
         Seconds for everything.  Points not reached are mixtures of their neighbours, with the gaps
         that they have.  Ctrl-C does the same.
     cache_mb : float, default=1000
-        Memory for kernel values.  The kernel matrix is computed once if it takes half of it.
+        Memory for kernel values.  They are computed once if all take half of it.
     n_jobs, random_state
         As in ``MulticlassSVC``.
     verbose : int, default=0

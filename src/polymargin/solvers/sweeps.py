@@ -61,6 +61,7 @@ __all__ = [
 # look again, where a pass costs more than a check, and where it costs less.
 _WHEN_PASSES_COST_MORE = (0.1, 1.0)
 _WHEN_CHECKS_COST_MORE = (0.05, 0.3)
+# Part of the tolerance at which a check should find the gap; fewest and most passes before it.
 _AIM, _FEWEST_PASSES, _PASSES_PER_CHECK = 0.8, 10, 60
 _RELAXATION = 1.4
 # Over-relaxed steps leave noise in the margins, which P sees much more than D: near the tolerance
