@@ -21,6 +21,7 @@ QUICK = Grid(sigmas=(1.0, 10.0), etas=(0.1, 1.0), folds=3)
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m experiments.hulls", description=__doc__)
     parser.add_argument("--data", nargs="+", choices=list(FILES), default=list(FILES))
+    parser.add_argument("--machines", nargs="+", choices=MACHINES, default=list(MACHINES))
     parser.add_argument("--splits", type=int, default=10, help="random splits of every set")
     parser.add_argument("--examples", type=int, help="at most so many examples of every set")
     parser.add_argument("--quick", action="store_true", help="tiny grid and data: a smoke test")
@@ -40,7 +41,7 @@ def run_set(name: str, given: argparse.Namespace, grid: Grid) -> dict[str, Any]:
         ):
             result = before
     done = {(run["machine"], run["split"]) for run in result["runs"]}
-    for machine in MACHINES:
+    for machine in given.machines:
         for seed in range(1 if given.quick else given.splits):
             if (machine, seed) in done:
                 continue
