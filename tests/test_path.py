@@ -134,7 +134,8 @@ def test_kernel_path_on_few_rows_at_a_time(intercept):
 )
 def test_plan(lost, steps, length, share):
     """How far apart points are solved, and how well, by what mixtures lose."""
-    found = Walk.plan(SimpleNamespace(deadline=Deadline(Stop(1e-3, 100, None))), lost, steps)
+    walk = SimpleNamespace(deadline=Deadline(Stop(1e-3, 100, None)), full=1.3, power=2.9)
+    found = Walk.plan(walk, lost, steps)
     assert found == (length, pytest.approx(share, abs=0.01))
 
 
@@ -198,6 +199,21 @@ def test_automatic_range():
             X, y, machine=machine, kernel="rbf", gamma=0.3, n_points=6, random_state=0
         )
         assert (other.relative_gap <= 1e-3).all()
+
+
+@pytest.mark.parametrize("machine", ["cs", "ww", "llw", "msvm2"])
+@pytest.mark.parametrize("n_points", [3, 5, 9])
+def test_points_that_the_search_for_the_range_has_met(monkeypatch, machine, n_points):
+    """Labels at random: losses always count, the range is 1e4 and points fall on its steps."""
+    monkeypatch.setattr(Walk, "lowest_C", lambda self: 0.01)
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    y = np.random.default_rng(1).integers(3, size=60)
+    path = regularization_path(
+        X, y, machine=machine, kernel="rbf", gamma=0.1, n_points=n_points, random_state=0
+    )
+    assert {0.01, 1.0, 100.0} <= set(path.Cs)
+    assert len(path.Cs) == n_points
+    assert (path.relative_gap <= 1e-3).all()
 
 
 def test_validation_and_picture():

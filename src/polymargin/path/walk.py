@@ -40,10 +40,13 @@ __all__ = ["Point", "Shared", "Walk", "bounded_margin_C"]
 
 # Shares of the tolerance, measured on the paths of benchmarks/: of a solve whose mixtures lose
 # hardly anything, and of which none is made; what a solve and the loss of its mixtures may sum up
-# to (solves end below their share as a rule); the largest loss that is planned with.
+# to (with kinks the noise of two solves cancels in part; a smooth loss has none); the largest loss
+# that is planned with.
 _COARSE, _ALONE = 0.97, 0.98
-_FULL, _LARGEST_LOSS = 1.3, 0.5
-_POWER = 2.9  # of the distance of two solved points with which mixtures lose (measured: 2.3 to 2.9)
+_FULL, _FULL_IF_SMOOTH, _LARGEST_LOSS = 1.3, 0.9, 0.5
+# The power of the distance of two solved points with which mixtures lose (measured: 2.3 to 2.9;
+# 4 with a smooth loss).
+_POWER, _POWER_IF_SMOOTH = 2.9, 4.0
 _CURVATURE = 0.008  # typical gap of a mixture half way between C and e C (measured)
 _FAR = 3.0  # factor of C from which on a solution is no good start for another
 _AUTO_SHARE = 0.9
@@ -190,6 +193,9 @@ class Walk:
 
     def __init__(self, shared: Shared, deadline: Deadline, verbose: int) -> None:
         self.shared, self.deadline, self.verbose = shared, deadline, verbose
+        is_smooth = shared.problem.machine.p == 2
+        self.full = _FULL_IF_SMOOTH if is_smooth else _FULL
+        self.power = _POWER_IF_SMOOTH if is_smooth else _POWER
         self.knots: list[Knot] = []
         self.points: dict[float, Point] = {}
         self.ticker: Ticker | None = None
@@ -202,10 +208,13 @@ class Walk:
             given = np.geomspace(low, self.highest_C(low), n_points)
         self.ticker = Ticker("path", len(given), self.verbose)
         step = 2.0 * np.log(given[-1] / given[0]) / max(len(given) - 1, 1)
-        share = self.plan(_CURVATURE * step**2 * 1.5**_POWER, 3)[1]
+        share = self.plan(_CURVATURE * step**2 * 1.5**self.power, 3)[1]
         # downwards: few examples have weight at the largest C, and nearly all of them keep it
         for C in (float(given[-1]), float(given[0])):
             self.at(C, share)
+        for knot in list(self.knots):  # the search for the range may have met points of it
+            if knot.C in given and knot.C not in self.points:
+                self.keep(knot.C, knot)
         solved = sorted({knot.C: knot for knot in self.knots}.items())
         for (_, left), (_, right) in reversed(list(pairwise(solved))):
             self.fill(left, right, given)
@@ -275,9 +284,9 @@ class Walk:
         """
         tol = self.deadline.stop.tol
         for length in range(steps - 1, 1, -1):
-            loss = max(lost, 0.0) / tol * (length / steps) ** _POWER
+            loss = max(lost, 0.0) / tol * (length / steps) ** self.power
             if loss <= _LARGEST_LOSS:
-                return length, min(max(_FULL - loss, FINEST_SHARE), _COARSE)
+                return length, min(max(self.full - loss, FINEST_SHARE), _COARSE)
         return 1, _ALONE
 
     def tell(self) -> None:
