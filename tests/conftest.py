@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.datasets import make_classification
 
 
 @pytest.fixture
@@ -24,6 +25,14 @@ def miniature():
 def overlapping():
     """Sixty points, five features, four classes that overlap."""
     return make_overlapping()
+
+
+@pytest.fixture(scope="module")
+def data():
+    """Two hundred points, three classes of two clusters each."""
+    return make_classification(
+        200, 6, n_informative=4, n_classes=3, n_clusters_per_class=2, random_state=0
+    )
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ from prototype_reference import (
     static_optimum,
 )
 from scipy import sparse
-from sklearn.datasets import make_classification
 from sklearn.exceptions import NotFittedError
 from test_cells import inputs, names, points, weights_of
 
@@ -23,13 +22,6 @@ from polymargin import MulticlassSVC, MultiPrototypeSVC
 from polymargin.exceptions import IndefiniteKernelWarning
 
 SCALING = 1.5
-
-
-@pytest.fixture(scope="module")
-def data():
-    return make_classification(
-        200, 6, n_informative=4, n_classes=3, n_clusters_per_class=2, random_state=0
-    )
 
 
 # -- the static problem against the oracle ---------------------------------------------------------

@@ -14,20 +14,11 @@ from hypothesis import strategies as st
 from prototype_reference import check_model, full_tau, slacks, squared_norm, static_optimum
 from scipy import sparse
 from sklearn.base import clone
-from sklearn.datasets import make_classification
 from sklearn.exceptions import ConvergenceWarning
 
 from polymargin import Annealing, MultiPrototypeSVC
 from polymargin.exceptions import CollapsedModelWarning
 from polymargin.scoring import PrototypeModel
-
-
-@pytest.fixture(scope="module")
-def data():
-    return make_classification(
-        200, 6, n_informative=4, n_classes=3, n_clusters_per_class=2, random_state=0
-    )
-
 
 # -- fitted attributes -----------------------------------------------------------------------------
 

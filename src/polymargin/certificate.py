@@ -240,7 +240,7 @@ class _Scores:
             self.W, self.intercept = W, u * constant
             self.columns = np.ascontiguousarray(W.T)
             width = W.shape[1]
-        else:
+        elif problem.known_rows is None:
             self.landmarks = _Landmarks(problem, support)
         X = problem.X
         size = sparse_block(X) if sp.issparse(X) else _block_rows(width)

@@ -249,8 +249,7 @@ class LargeMarginClassifier(CallbackSupport, ClassifierMixin, BaseEstimator):
         scores = self._class_scores(X)
         if len(self.classes_) > 2:
             return self.classes_[scores.argmax(axis=1)]
-        difference = scores[:, 0] if scores.shape[1] == 1 else scores[:, 1] - scores[:, 0]
-        return self.classes_[(difference > 0).astype(np.intp)]
+        return self.classes_[(_difference(scores) > 0).astype(np.intp)]
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Scores in float64.
@@ -266,9 +265,7 @@ class LargeMarginClassifier(CallbackSupport, ClassifierMixin, BaseEstimator):
             ``classes_[1]`` minus that of ``classes_[0]``.
         """
         scores = self._class_scores(self._check_input(X))
-        if len(self.classes_) > 2:
-            return scores
-        return scores[:, 0] if scores.shape[1] == 1 else scores[:, 1] - scores[:, 0]
+        return scores if len(self.classes_) > 2 else _difference(scores)
 
     def predict_or_reject(
         self, X: Any, margin: float = 0.0, reject_label: Any = None
@@ -307,3 +304,8 @@ class LargeMarginClassifier(CallbackSupport, ClassifierMixin, BaseEstimator):
         labels = labels.astype(dtype)
         labels[rejected] = reject_label
         return labels
+
+
+def _difference(scores: np.ndarray) -> np.ndarray:
+    """The second class minus the first, from (n, 2) scores or (n, 1) differences."""
+    return scores[:, 0] if scores.shape[1] == 1 else scores[:, 1] - scores[:, 0]

@@ -131,12 +131,9 @@ def with_gram(problem: Problem, cache_mb: float) -> Problem:
 
     Unchanged for linear kernels, for matrices given by the user and for large problems.
     """
-    n = problem.n_patterns
-    if problem.kernel.is_linear or problem.kernel.name == "precomputed":
+    if not _pays_to_keep(problem, cache_mb):
         return problem
-    if 8.0 * n * n > 0.5e6 * cache_mb:
-        return problem
-    X = problem.X
+    n, X = problem.n_patterns, problem.X
     if problem.kernel.function is None:
         X = X.astype(np.float64)
     wide = replace(problem, X=X)
@@ -152,12 +149,15 @@ def with_gram(problem: Problem, cache_mb: float) -> Problem:
 
 def with_known_rows(problem: Problem, cache_mb: float) -> Problem:
     """The same problem with kernel rows that are kept, where all fit into half of the memory."""
-    n = problem.n_patterns
-    if problem.kernel.is_linear or problem.kernel.name == "precomputed":
-        return problem
-    if 8.0 * n * n > 0.5e6 * cache_mb:
+    if not _pays_to_keep(problem, cache_mb):
         return problem
     return replace(problem, known_rows=KnownRows(problem))
+
+
+def _pays_to_keep(problem: Problem, cache_mb: float) -> bool:
+    """Whether kernel values are computed at all, and all of them fit into half of the memory."""
+    is_computed = not problem.kernel.is_linear and problem.kernel.name != "precomputed"
+    return is_computed and 8.0 * problem.n_patterns**2 <= 0.5e6 * cache_mb
 
 
 class Ticker:

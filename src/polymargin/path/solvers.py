@@ -24,9 +24,8 @@ from polymargin.solvers.sweeps import Sweeps
 from polymargin.solvers.working_set import WorkingSet
 from polymargin.verdict import judge_machine
 
-__all__ = ["FINEST_SHARE", "PathSolver", "make_solver"]
+__all__ = ["PathSolver", "make_solver"]
 
-FINEST_SHARE = 0.5  # of the tolerance: the most that a point of a path is solved to
 _SINGLE_PRECISION_TOL = 1e-4
 _NEAR = 0.2  # examples that stay in the working set of the next solve
 

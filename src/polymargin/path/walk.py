@@ -32,17 +32,17 @@ from polymargin.initialization import count_prototypes, initial_assignment
 from polymargin.machines import MACHINES
 from polymargin.multi_prototype import MultiPrototypeSVC
 from polymargin.path.points import Knot, Mixture, Values, mixture_of, values_at
-from polymargin.path.solvers import FINEST_SHARE, PathSolver, make_solver
+from polymargin.path.solvers import PathSolver, make_solver
 from polymargin.problem import Problem
 from polymargin.solvers.base import Deadline
 
 __all__ = ["Point", "Shared", "Walk", "bounded_margin_C"]
 
 # Shares of the tolerance, measured on the paths of benchmarks/: of a solve whose mixtures lose
-# hardly anything, and of which none is made; what a solve and the loss of its mixtures may sum up
-# to (with kinks the noise of two solves cancels in part; a smooth loss has none); the largest loss
-# that is planned with.
-_COARSE, _ALONE = 0.97, 0.98
+# much, hardly anything, and of which none is made; what a solve and the loss of its mixtures may
+# sum up to (with kinks the noise of two solves cancels in part; a smooth loss has none); the
+# largest loss that is planned with.
+_FINE, _COARSE, _ALONE = 0.5, 0.97, 0.98
 _FULL, _FULL_IF_SMOOTH, _LARGEST_LOSS = 1.3, 0.9, 0.5
 # The power of the distance of two solved points with which mixtures lose (measured: 2.3 to 2.9;
 # 4 with a smooth loss).
@@ -286,7 +286,7 @@ class Walk:
         for length in range(steps - 1, 1, -1):
             loss = max(lost, 0.0) / tol * (length / steps) ** self.power
             if loss <= _LARGEST_LOSS:
-                return length, min(max(self.full - loss, FINEST_SHARE), _COARSE)
+                return length, min(max(self.full - loss, _FINE), _COARSE)
         return 1, _ALONE
 
     def tell(self) -> None:

@@ -16,7 +16,7 @@ from polymargin.history import History
 from polymargin.problem import Problem, row_blocks
 from polymargin.solvers.base import Deadline, Progress, Solution, Stop
 from polymargin.solvers.reassignment import restore
-from polymargin.solvers.sweeps import Sweeps
+from polymargin.solvers.sweeps import Sweeps, unpack
 from polymargin.solvers.working_set import WorkingSet, solve_kernel
 
 __all__ = ["KernelStage", "LinearStage"]
@@ -62,7 +62,7 @@ class LinearStage:
         if most > 0:
             packed = sweeps.pack(end, _FEW) if most >= _MANY_PASSES else None
             sweeps.passes(end, -1.0, most, 0.0, packed=packed)
-            sweeps.unpack(packed)
+            unpack(sweeps.field, packed)
 
     def settle(self, stop: Stop) -> Solution:
         """Solve the static problem from where it stands; the state is the solution after."""

@@ -259,7 +259,7 @@ class Sweeps:
         steps, end = self.passes(end, target, most - calm, hard_cap, packed=packed)
         if calm and end and not self.progress.why_stop():
             steps += self.passes(end, -1.0, calm, hard_cap, CALM, packed)[0]
-        self.unpack(packed)
+        unpack(self.field, packed)
         return steps
 
     def pack(self, end: int, few: float = FEW) -> PackedField | None:
@@ -268,9 +268,6 @@ class Sweeps:
             return None
         size2 = self.norm2 * float(self.problem.diagonal.max())
         return packed_rows(self.field, self.queue[:end], self.slot, size2, few)
-
-    def unpack(self, packed: PackedField | None) -> None:
-        unpack(self.field, packed)
 
     def until_check(self, relative: float) -> int:
         """Passes until the gap will be small enough if it goes on falling as it did."""
