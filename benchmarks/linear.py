@@ -3,6 +3,8 @@
 Our machine is fitted to a relative gap of 1e-3 with several seeds; the median primal value is the
 target.  liblinear then goes down a ladder of tolerances, each half the one before, and is timed at
 the loosest one whose (median) primal value, computed by our judge, is not above the target.
+Both sides take turns at the clock, which counts seconds of the process; the least of the turns of
+each seed counts, because what slows a turn down comes from outside.
 """
 
 from __future__ import annotations
@@ -20,13 +22,15 @@ from benchmarks.charts import Bars
 from benchmarks.data import DataSet
 from benchmarks.options import Options
 from benchmarks.report import Column, Report, Verdict, judged
-from benchmarks.timing import geometric_mean, median, timed
+from benchmarks.timing import geometric_mean, median, processor_seconds, timed
 
 __all__ = ["CASES", "Case", "Rung", "run", "search_ladder"]
 
 GEOMETRIC_TARGET = 4.0
 WORST_TARGET = 2.0
 SPARSE_TARGET = 1.5
+
+TURNS = 5
 
 _LOOSEST = 1.0
 _TIGHTEST = 2.0**-30
@@ -102,7 +106,8 @@ def run(options: Options) -> Report:
         "Linear Crammer-Singer machines: polymargin and liblinear at equal primal value",
         "Time of whole `fit` calls: `MulticlassSVC(tol=1e-3)` and "
         '`LinearSVC(multi_class="crammer_singer")` at the loosest tolerance, on a ladder of factor '
-        "2, whose primal value is not above ours. Medians over seeds; one thread; warm; float64.",
+        "2, whose primal value is not above ours. Processor seconds, each seed the least of "
+        f"{TURNS} turns (both sides take turns), medians over seeds; one thread; warm; float64.",
         COLUMNS,
     )
     report.measure(CASES, options, measure, told)
@@ -134,7 +139,8 @@ def measure(case: Case, data: DataSet, repeat: int) -> dict[str, Any]:
         # it counts visits against max_iter, which its solver never hears of
         warnings.simplefilter("ignore", ConvergenceWarning)
         ladder, chosen = search_ladder(stand, case.ladder_start)
-    our_seconds, seconds = median(fit["seconds"] for fit in ours), median(chosen.seconds)
+        clock = take_turns(case.C, X, y, chosen.tol, range(repeat), runs)
+    our_seconds, seconds = median(clock["ours"]), median(clock["liblinear"])
     return {
         "data": case.data,
         "C": case.C,
@@ -149,8 +155,30 @@ def measure(case: Case, data: DataSet, repeat: int) -> dict[str, Any]:
         "ratio": seconds / our_seconds,
         "note": note(ours, chosen),
         "our_runs": ours,
+        "turns": clock,
         "ladder": [rung.as_json() for rung in ladder],
     }
+
+
+def take_turns(
+    C: float, X: Any, y: np.ndarray, tol: float, seeds: range, runs: int
+) -> dict[str, list[float]]:
+    """Processor seconds of both sides for every seed, the least of some turns."""
+    ours, theirs = [], []
+    for seed in seeds:
+        pairs = [
+            (
+                processor_seconds(competitors.ours_linear(C, seed).fit, X, y)[0],
+                processor_seconds(competitors.liblinear(C, tol, seed).fit, X, y)[0]
+                if seed < runs
+                else np.inf,
+            )
+            for _ in range(TURNS)
+        ]
+        ours.append(min(pair[0] for pair in pairs))
+        if seed < runs:
+            theirs.append(min(pair[1] for pair in pairs))
+    return {"ours": ours, "liblinear": theirs}
 
 
 def fit_ours(C: float, X: Any, y: np.ndarray, seed: int) -> dict[str, Any]:
@@ -232,7 +260,7 @@ def chart(rows: list[dict[str, Any]]) -> Bars:
     return Bars(
         "numbers above the bars: liblinear / polymargin",
         "data set and C",
-        "seconds of fit",
+        "processor seconds of fit",
         [f"{row['data']}, C={row['C']:g}" for row in rows],
         {
             "polymargin": [row["our_seconds"] for row in rows],

@@ -458,7 +458,8 @@ def test_tune_by_radius_margin(home, tmp_path):
     options = ["--method", "radius-margin", "--max-time", 20]
     result = invoke("tune", home / "iris.csv", *options, "-o", tmp_path / "m", "--json")
     record = json.loads(result.stdout)
-    assert record["bound"] < record["plateau"]
+    assert record["minimum"]["value"] < record["plateau"]
+    assert record["minimum"]["value"] <= record["bound"]
     model = polymargin.load(tmp_path / "m").steps[-1][1]
     assert (model.machine, model.kernel, model.C) == ("msvm2", "rbf", record["best"]["C"])
     evaluated = json.loads(invoke("evaluate", tmp_path / "m", home / "iris.csv", "--json").stdout)
@@ -474,6 +475,9 @@ def test_path(home, tmp_path):
     assert record["best"]["error"] == min(record["path"]["validation_error"])
     assert len((tmp_path / "path.csv").read_text().splitlines()) == 9
     assert record["best"]["C"] == polymargin.load(tmp_path / "m").steps[-1][1].C
+    wide = json.loads(invoke("path", home / "iris.csv", "--points", 5, "--wide", "--json").stdout)
+    assert wide["path"]["C"][0] < record["path"]["C"][0]
+    invoke("path", home / "iris.csv", "--wide", "-c", "0.1,1", code=2)
     text = invoke("path", home / "iris.csv", "-m", "WW", "-c", "0.1,1").stdout
     assert len(text.splitlines()) == 5
     invoke("path", home / "iris.csv", "-m", "MP", "-p", 2, "-c", "0.1,1")

@@ -16,6 +16,7 @@ from polymargin.fields import (
     is_ready,
     pack_rows,
     push,
+    push_list,
     push_pair,
     read,
 )
@@ -46,14 +47,24 @@ def compiled_push_pair(field, i, r, s, amount):
 
 
 @numba.njit
+def compiled_push_list(field, i, active, count, change):
+    push_list(field, i, active, count, change)
+
+
+@numba.njit
 def compiled_is_ready(field, i):
     return is_ready(field, i)
 
 
 COMPILED = (
-    compiled_read, compiled_difference, compiled_push, compiled_push_pair, compiled_is_ready
-)  # fmt: skip
-INTERPRETED = read, difference, push, push_pair, is_ready
+    compiled_read,
+    compiled_difference,
+    compiled_push,
+    compiled_push_pair,
+    compiled_push_list,
+    compiled_is_ready,
+)
+INTERPRETED = read, difference, push, push_pair, push_list, is_ready
 
 
 def points():
@@ -80,7 +91,7 @@ def make_field(kind, dtype):
         csr = sparse.csr_array(X.astype(dtype))
         V = np.zeros((d, N_CLASSES))
         parts = (csr.data, csr.indices, csr.indptr)
-        return SparseField(*parts, V, constant, SCALE), ref.linear(X, X, SCALE)
+        return SparseField(*parts, V, constant, SCALE, np.empty(N_CLASSES)), ref.linear(X, X, SCALE)
     K = ref.rbf(X, X, GAMMA).astype(dtype)
     places = np.random.default_rng(0).permutation(n)
     rows = np.empty_like(K)
@@ -101,18 +112,25 @@ def make_field(kind, dtype):
 @pytest.mark.parametrize("kind", ["dense", "packed", "sparse", "kernel"])
 def test_verbs(kind, dtype, verbs):
     """Scores read after any pushes are K tau; a pair pushes the two halves of one change."""
-    read_, difference_, push_, push_pair_, is_ready_ = verbs
+    read_, difference_, push_, push_pair_, push_list_, is_ready_ = verbs
     field, K = make_field(kind, dtype)
     n = len(K)
     rng = np.random.default_rng(1)
     tau = np.zeros((n, N_CLASSES))
-    for step in range(40):
+    for step in range(60):
         i, amount = int(rng.integers(n)), np.float64(rng.normal())
         r, s = (int(c) for c in rng.permutation(N_CLASSES)[:2])
         assert is_ready_(field, i)
-        if step % 2:
+        if step % 3 == 0:
             push_(field, i, r, amount)
             tau[i, r] += amount
+        elif step % 3 == 1:
+            listed = np.tile(rng.permutation(N_CLASSES).astype(np.int16), (i + 1, 1))
+            count = int(rng.integers(1, N_CLASSES + 1))
+            change = np.append(rng.normal(size=count), np.nan)
+            change[0] = 0.0
+            push_list_(field, i, listed, count, change)
+            tau[i, listed[i, :count]] += change[:count]
         else:
             push_pair_(field, i, r, s, amount)
             tau[i, r] += amount

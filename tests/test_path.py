@@ -186,7 +186,7 @@ def test_static_problem_of_several_prototypes():
 
 def test_automatic_range():
     X, y = make_separable(n=90)
-    path = regularization_path(X, y, n_points=12, random_state=0)
+    path = regularization_path(X, y, Cs="wide", n_points=12, random_state=0)
     assert len(path) == 12
     assert (path.relative_gap <= 1e-3).all()
     np.testing.assert_allclose(np.diff(np.log(path.Cs)), np.log(path.Cs[1] / path.Cs[0]))
@@ -194,6 +194,12 @@ def test_automatic_range():
     own = path.dual_coef[0][np.arange(len(y)), y]
     assert (own > 0.999 * path.Cs[0]).mean() > 0.8
     assert 0.5 * path.norm2[-1] >= 0.9 * path.primal[-1]
+    # the default: two decades, up to where the losses are a third
+    last = regularization_path(X, y, random_state=0)
+    assert len(last) == 50
+    assert last.Cs[-1] / last.Cs[0] == pytest.approx(100.0)
+    assert last.Cs[-1] <= path.Cs[-1] * (1 + 1e-9)
+    assert 0.5 * last.norm2[-1] >= 0.6 * last.primal[-1]
     for machine in ("ww", "llw", "msvm2"):
         other = regularization_path(
             X, y, machine=machine, kernel="rbf", gamma=0.3, n_points=6, random_state=0
@@ -203,17 +209,18 @@ def test_automatic_range():
 
 @pytest.mark.parametrize("machine", ["cs", "ww", "llw", "msvm2"])
 @pytest.mark.parametrize("n_points", [3, 5, 9])
-def test_points_that_the_search_for_the_range_has_met(monkeypatch, machine, n_points):
-    """Labels at random: losses always count, the range is 1e4 and points fall on its steps."""
+def test_ranges_whose_ends_the_search_has_met(monkeypatch, machine, n_points):
+    """Labels at random: losses always count, and the ends are steps that were solved roughly."""
     monkeypatch.setattr(Walk, "lowest_C", lambda self: 0.01)
     X = np.random.default_rng(0).normal(size=(60, 3))
     y = np.random.default_rng(1).integers(3, size=60)
-    path = regularization_path(
-        X, y, machine=machine, kernel="rbf", gamma=0.1, n_points=n_points, random_state=0
-    )
-    assert {0.01, 1.0, 100.0} <= set(path.Cs)
-    assert len(path.Cs) == n_points
-    assert (path.relative_gap <= 1e-3).all()
+    for Cs, low in (("auto", 1.0), ("wide", 0.01)):
+        path = regularization_path(
+            X, y, machine, Cs, "rbf", gamma=0.1, n_points=n_points, random_state=0
+        )
+        assert len(path.Cs) == n_points
+        np.testing.assert_allclose(path.Cs[[0, -1]], [low, 100.0])
+        assert (path.relative_gap <= 1e-3).all()
 
 
 def test_validation_and_picture():

@@ -10,6 +10,7 @@ from scipy import sparse
 from sklearn.datasets import make_classification
 
 from polymargin import MulticlassSVC, MultiPrototypeSVC
+from polymargin.certificate import linear_primal
 from polymargin.solvers import descent, sweeps
 from polymargin.solvers.base import Budget
 
@@ -197,3 +198,31 @@ def test_packed_rows(monkeypatch, machine, offset, dtype):
     plain = MulticlassSVC(**settings).fit(X, y)
     assert model.certificate_.dual <= plain.certificate_.primal
     assert plain.certificate_.dual <= model.certificate_.primal
+
+
+# -- large data -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_judge_as_last_check(monkeypatch, dtype):
+    """On large data the judge's scores are the last check: fewer products, the same certificate."""
+    X, y = make_overlapping(400, 20, 4, seed=3)
+    X = X.astype(dtype)
+    small = MulticlassSVC(C=0.05, random_state=0).fit(X, y)
+    asked = []
+    known = sweeps.Sweeps.screen_known
+
+    def counted(self, *given):
+        asked.append(self.progress.iterations)
+        return known(self, *given)
+
+    monkeypatch.setattr(sweeps.Sweeps, "screen_known", counted)
+    monkeypatch.setattr(sweeps, "_LARGE", 100.0)
+    large = MulticlassSVC(C=0.05, random_state=0).fit(X, y)
+    assert asked
+    assert large.status_ == "converged"
+    assert large.certificate_.relative_gap <= 1e-3
+    assert large.certificate_.dual <= small.certificate_.primal
+    assert small.certificate_.dual <= large.certificate_.primal
+    value = linear_primal(large.coef_, large.intercept_, X, y, 0.05, 1.0)
+    assert large.certificate_.primal == pytest.approx(value, rel=1e-9)

@@ -28,7 +28,7 @@ def iris():
 
 @pytest.fixture(scope="module")
 def tuned(iris):
-    return tune_radius_margin(*iris)
+    return tune_radius_margin(*iris, refine=0)
 
 
 # -- the minimum ------------------------------------------------------------------------------
@@ -74,18 +74,19 @@ def test_record(iris, tuned):
     assert tuned.machine.C_ == tuned.C
     assert tuned.machine.gamma_ == tuned.gamma
     assert tuned.machine.score(X, y) > 0.94
-    assert len(tuned.refinement["C"]) == 0
+    assert set(tuned.minimum) == {"C", "gamma", "coef0", "value"}
 
 
 def test_same_seed_same_answer(iris, tuned):
-    again = tune_radius_margin(*iris)
+    again = tune_radius_margin(*iris, refine=0)
+    assert len(tuned.refinement["C"]) == 0
     assert (again.C, again.gamma) == (tuned.C, tuned.gamma)
 
 
 @pytest.mark.parametrize("start", [(1e-3, 100.0), (1000.0, 1e-3)])
 def test_leaves_the_plateau(iris, tuned, start):
     """Starts where the criterion is flat, or steep and far away, end at the same minimum."""
-    found = tune_radius_margin(*iris, C=start[0], gamma=start[1])
+    found = tune_radius_margin(*iris, C=start[0], gamma=start[1], refine=0)
     assert found.value == pytest.approx(tuned.value, rel=1e-3)
 
 
@@ -104,10 +105,10 @@ def test_part_of_the_examples_first():
 
 def test_one_parameter_at_a_time(iris, tuned):
     X, y = iris
-    only_C = tune_radius_margin(X, y, parameters=("C",), gamma=tuned.gamma)
+    only_C = tune_radius_margin(X, y, parameters=("C",), gamma=tuned.gamma, refine=0)
     assert only_C.gamma == tuned.gamma
     assert pytest.approx(tuned.C, rel=0.05) == only_C.C
-    only_gamma = tune_radius_margin(X, y, parameters=["gamma"], C=tuned.C)
+    only_gamma = tune_radius_margin(X, y, parameters=["gamma"], C=tuned.C, refine=0)
     assert only_gamma.C == tuned.C
     assert only_gamma.gamma == pytest.approx(tuned.gamma, rel=0.05)
     hard = tune_radius_margin(X[y < 2], y[y < 2], parameters=("gamma",), C=np.inf)
@@ -133,7 +134,7 @@ def test_one_width_per_feature():
 def test_polynomial_and_linear(iris):
     X, y = iris
     poly = tune_radius_margin(
-        X, y, kernel="poly", degree=2, parameters=("C", "gamma", "coef0"), coef0=1.0
+        X, y, kernel="poly", degree=2, parameters=("C", "gamma", "coef0"), coef0=1.0, refine=0
     )
     at = radius_margin_bound(
         X, y, C=poly.C, kernel="poly", gamma=poly.gamma, coef0=poly.coef0, degree=2
@@ -141,11 +142,11 @@ def test_polynomial_and_linear(iris):
     assert poly.value == pytest.approx(at.value, rel=1e-3)
     assert 0.0 <= poly.coef0 <= 10.0
     assert poly.machine.coef0 == poly.coef0
-    linear = tune_radius_margin(X, y, kernel="linear", parameters=("C",))
+    linear = tune_radius_margin(X, y, kernel="linear", parameters=("C",), refine=0)
     assert linear.value == pytest.approx(
         radius_margin_bound(X, y, C=linear.C, kernel="linear").value, rel=1e-3
     )
-    given = tune_radius_margin(X @ X.T, y, kernel="precomputed", parameters=("C",))
+    given = tune_radius_margin(X @ X.T, y, kernel="precomputed", parameters=("C",), refine=0)
     assert pytest.approx(linear.C, rel=0.05) == given.C
 
 
@@ -153,12 +154,12 @@ def test_weights_sparse_float32_and_words(iris, tuned):
     X, y = iris
     weight = np.ones(len(y))
     weight[::7] = 0.0
-    a = tune_radius_margin(X, y, sample_weight=weight)
-    b = tune_radius_margin(X[weight > 0], y[weight > 0])
+    a = tune_radius_margin(X, y, sample_weight=weight, refine=0)
+    b = tune_radius_margin(X[weight > 0], y[weight > 0], refine=0)
     assert a.value == pytest.approx(b.value, rel=1e-3)
-    thin = tune_radius_margin(sparse.csr_matrix(X), y)
+    thin = tune_radius_margin(sparse.csr_matrix(X), y, refine=0)
     assert thin.value == pytest.approx(tuned.value, rel=1e-4)
-    words = tune_radius_margin(X.astype(np.float32), np.array(["a", "b", "c"])[y])
+    words = tune_radius_margin(X.astype(np.float32), np.array(["a", "b", "c"])[y], refine=0)
     assert words.value == pytest.approx(tuned.value, rel=1e-3)
     assert set(words.machine.classes_) == {"a", "b", "c"}
 
@@ -194,6 +195,7 @@ def test_bad_input(iris):
         "n_starts": {"n_starts": 0},
         "max_evaluations": {"max_evaluations": 0},
         "refine": {"refine": -1},
+        "or 'auto'": {"refine": "always"},
         "n_folds": {"n_folds": 1},
         "tol": {"tol": 0.0},
         "max_time": {"max_time": -1.0},
@@ -247,6 +249,34 @@ def test_refinement_compares_settings_by_cross_validation():
     best = int(np.argmin(table["error"]))
     assert table["C"][best] == found.C
     assert found.gamma == table["gamma"][best]
+    at = radius_margin_bound(X, y, C=found.C, gamma=found.gamma)
+    assert found.value == pytest.approx(at.value, rel=2e-3)
+    assert found.minimum["value"] <= found.value * (1 + 1e-9)
+    assert table["C"][0] == found.minimum["C"]
+
+
+def test_settings_are_compared_where_the_machine_errs():
+    """By itself the refinement begins only with training errors; the estimator does the same."""
+    X, y = load_wine(return_X_y=True)
+    X = scale(X)
+    known = tune_radius_margin(X, y)
+    assert known.minimum["C"] == known.C
+    assert len(known.refinement["C"]) == 0
+    assert known.machine.score(X, y) == 1.0
+    y = y.copy()
+    y[:6] = 2  # wrong labels, far from their class
+    y[-6:] = 0
+    found = tune_radius_margin(X, y)
+    alone = tune_radius_margin(X, y, refine=0)
+    assert alone.machine.score(X, y) < 1.0
+    assert found.minimum["C"] == alone.C
+    assert len(found.refinement["C"]) >= 5
+    model = MulticlassSVC("msvm2", "radius-margin", "rbf", gamma="radius-margin", random_state=0)
+    model.fit(X, y)
+    assert pytest.approx(found.C, rel=1e-6) == model.C_
+    assert model.gamma_ == pytest.approx(found.gamma, rel=1e-6)
+    table = tune_radius_margin(X @ X.T, y, kernel="precomputed", parameters=("C",)).refinement
+    assert len(table["C"]) >= 2
 
 
 def test_cross_validated_error_is_that_of_the_estimator():

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 
 from polymargin._callbacks import CallbackSupport
 from polymargin.encoding import encode
-from polymargin.kernels import KERNELS, Kernel, resolve_gamma
+from polymargin.kernels import KERNELS, Kernel, resolve_gamma, squared_norms
 from polymargin.machines import Machine
 from polymargin.problem import Problem
 from polymargin.scoring import KernelModel, linear_scores
@@ -40,6 +40,7 @@ class Prepared(NamedTuple):
     cap: np.ndarray
     kernel: Kernel
     data: Any
+    norms: np.ndarray | None = None
 
 
 class LargeMarginClassifier(CallbackSupport, ClassifierMixin, BaseEstimator):
@@ -108,7 +109,10 @@ class LargeMarginClassifier(CallbackSupport, ClassifierMixin, BaseEstimator):
         """C and gamma of this fit: the parameters, unless something else decides."""
         return self.C, self.gamma
 
-    def _validate(self, X: Any, y: Any, reset: bool = True) -> tuple[Any, np.ndarray]:
+    def _validate(
+        self, X: Any, y: Any, reset: bool = True, is_finite: bool = False
+    ) -> tuple[Any, np.ndarray]:
+        """Checked arrays; ``is_finite`` says that X is known to be so."""
         precomputed = isinstance(self.kernel, str) and self.kernel == "precomputed"
         X, y = validate_named(
             self,
@@ -118,6 +122,7 @@ class LargeMarginClassifier(CallbackSupport, ClassifierMixin, BaseEstimator):
             dtype=[np.float64, np.float32],
             order="C",
             reset=reset,
+            ensure_all_finite=not is_finite,
         )
         if y.dtype.kind not in "biuSU":  # integers and strings are labels, whatever they are
             check_classification_targets(y)
@@ -130,7 +135,8 @@ class LargeMarginClassifier(CallbackSupport, ClassifierMixin, BaseEstimator):
 
     def _prepare(self, machine: Machine, X: Any, y: Any, sample_weight: Any) -> Prepared:
         """Validate, encode labels and weights, drop rows without weight, make the kernel."""
-        X, y = self._validate(X, y)
+        norms = self._finite_norms(X)
+        X, y = self._validate(X, y, is_finite=norms is not None)
         kept, classes, label, weight, weighted = encode(y, sample_weight, self.class_weight)
         data = X if len(kept) == X.shape[0] else X[kept]
         kernel = self._make_kernel(machine, data, None if sample_weight is None else weight)
@@ -138,7 +144,21 @@ class LargeMarginClassifier(CallbackSupport, ClassifierMixin, BaseEstimator):
             data = np.ascontiguousarray(data[:, kept])
         C = float(self._chosen()[0])
         cap = np.full(len(kept), np.inf) if np.isinf(C) else C * weighted
-        return Prepared(X, y, kept, classes, label, cap, kernel, data)
+        if norms is not None and data is not X:
+            norms = norms[kept]
+        return Prepared(X, y, kept, classes, label, cap, kernel, data, norms)
+
+    def _finite_norms(self, X: Any) -> np.ndarray | None:
+        """Squared norms of dense rows, if that proves that X is finite: large data are read once.
+
+        None where they prove nothing: the full check will say what is wrong, if something is.
+        """
+        plain = type(X) is np.ndarray and X.ndim == 2 and X.dtype in (np.float32, np.float64)
+        if not plain or callable(self.kernel) or self.kernel == "precomputed":
+            return None
+        with np.errstate(all="ignore"):
+            norms = squared_norms(X)
+        return norms if np.isfinite(norms).all() else None
 
     def _problem(
         self, machine: Machine, ready: Prepared, own: np.ndarray, prototype_class: np.ndarray
@@ -147,6 +167,7 @@ class LargeMarginClassifier(CallbackSupport, ClassifierMixin, BaseEstimator):
         problem = Problem(
             machine, ready.kernel, ready.data, ready.label, ready.cap, own, prototype_class, n_jobs
         )
+        problem.known_norms = ready.norms
         problem.has_free_bias = self._intercept_kind(machine) == "free"
         problem.kernel_psd = check_kernel(problem)
         return problem

@@ -210,13 +210,20 @@ class MulticlassSVC(TunedClassifier):
         -------
         self
         """
+        return self._fit(X, y, sample_weight)
+
+    def _fit(
+        self, X: Any, y: Any, sample_weight: Any, alpha: np.ndarray | None = None
+    ) -> MulticlassSVC:
+        """Fit, from the dual variables ``alpha`` (kept examples, classes) of M-SVM^2 if given."""
         machine = self._check_parameters()
         self._tune(X, y, sample_weight)
         ready = self._prepare(machine, X, y, sample_weight)
         X, y, classes = ready.X, ready.y, ready.classes
         problem = self._problem(machine, ready, ready.label, np.arange(len(classes)))
         start = self._warm_start_point(X.shape[0], classes, ready.kept, problem)
-        start = start if self._tuned is None else -self._tuned.alpha
+        alpha = alpha if self._tuned is None else self._tuned.alpha
+        start = start if alpha is None else -alpha
         attributes = self._fitted_attributes(ready.kernel, classes, X)
         reporter = FitReporter(self, X, y, sample_weight, problem, attributes)
         kind = PatternCheck if isinstance(self.solver, PatternSMO) else Check

@@ -1,4 +1,4 @@
-"""Fields: where the scores live, behind five compiled verbs that every solver body is written in.
+"""Fields: where the scores live, behind six compiled verbs that every solver body is written in.
 
 ==============  =========================================================================
 verb            meaning
@@ -7,6 +7,7 @@ verb            meaning
 ``difference``  f_r(x_i) - f_s(x_i), the one number a pair of variables needs
 ``push``        the coefficient of pattern i in prototype r changed by an amount
 ``push_pair``   r gained what s lost
+``push_list``   all listed prototypes gained what is their own
 ``is_ready``    whether pattern i can be pushed now (its kernel row is at hand)
 ==============  =========================================================================
 
@@ -37,10 +38,15 @@ __all__ = [
     "is_ready",
     "pack_rows",
     "push",
+    "push_list",
     "push_pair",
     "read",
     "sparse_scores",
 ]
+
+
+_LANES = 6
+"""Sparse rows: as many lanes of a whole row of V cost what one listed prototype does (measured)."""
 
 
 class DenseField(NamedTuple):
@@ -66,7 +72,10 @@ class PackedField(NamedTuple):
 
 
 class SparseField(NamedTuple):
-    """CSR rows with prototypes stored feature by feature: V (d, R rounded up to eights)."""
+    """CSR rows with prototypes stored feature by feature: V (d, R rounded up to eights).
+
+    ``total`` is room for one row of V.
+    """
 
     data: np.ndarray
     indices: np.ndarray
@@ -74,6 +83,7 @@ class SparseField(NamedTuple):
     V: np.ndarray
     constant: np.ndarray
     scale: float
+    total: np.ndarray
 
 
 class KernelField(NamedTuple):
@@ -175,7 +185,8 @@ def _push_pair_packed(field: Any, i: Any, r: Any, s: Any, amount: Any) -> None:
 
 def _read_sparse(field: Any, i: Any, active: Any, count: Any, out: Any) -> None:
     begin, end = field.indptr[i], field.indptr[i + 1]
-    if count <= 6:
+    width = field.V.shape[1]
+    if _LANES * count <= width:
         # few prototypes: a sum in a register each
         for q in range(count):
             r = np.intp(active[i, q])
@@ -184,13 +195,16 @@ def _read_sparse(field: Any, i: Any, active: Any, count: Any, out: Any) -> None:
                 score += field.data[k] * field.V[field.indices[k], r]
             out[q] = score + field.constant[r] * field.scale
         return
-    for q in range(count):
-        out[q] = field.constant[np.intp(active[i, q])] * field.scale
+    for lane in range(width):
+        field.total[lane] = 0.0
     for k in range(begin, end):
         t = field.indices[k]
-        value = np.float64(field.data[k])
-        for q in range(count):
-            out[q] += value * field.V[t, np.intp(active[i, q])]
+        value = field.V.dtype.type(field.data[k])
+        for lane in range(width):
+            field.total[lane] += value * field.V[t, lane]
+    for q in range(count):
+        r = np.intp(active[i, q])
+        out[q] = field.total[r] + field.constant[r] * field.scale
 
 
 def _difference_sparse(field: Any, i: Any, r: Any, s: Any) -> float:
@@ -215,6 +229,32 @@ def _push_pair_sparse(field: Any, i: Any, r: Any, s: Any, amount: Any) -> None:
         field.V[t, s] -= change
     field.constant[r] += amount * field.scale
     field.constant[s] -= amount * field.scale
+
+
+def _push_list_sparse(field: Any, i: Any, active: Any, count: Any, change: Any) -> None:
+    width = field.V.shape[1]
+    if _LANES * count <= width:
+        for q in range(count):
+            if change[q] != 0.0:
+                push(field, i, np.intp(active[i, q]), change[q])
+        return
+    for lane in range(width):
+        field.total[lane] = 0.0
+    for q in range(count):
+        r = np.intp(active[i, q])
+        field.total[r] = change[q]
+        field.constant[r] += change[q] * field.scale
+    for k in range(field.indptr[i], field.indptr[i + 1]):
+        t = field.indices[k]
+        value = field.V.dtype.type(field.data[k])
+        for lane in range(width):
+            field.V[t, lane] += value * field.total[lane]
+
+
+def _push_each(field: Any, i: Any, active: Any, count: Any, change: Any) -> None:
+    for q in range(count):
+        if change[q] != 0.0:
+            push(field, i, np.intp(active[i, q]), change[q])
 
 
 def _always_ready(field: Any, i: Any) -> bool:
@@ -318,6 +358,13 @@ _VERBS: dict[str, dict[type, Any]] = {
         KernelField: _push_pair_kernel,
         BiasedKernelField: _push_pair_biased,
     },
+    "push_list": {
+        DenseField: _push_each,
+        PackedField: _push_each,
+        SparseField: _push_list_sparse,
+        KernelField: _push_each,
+        BiasedKernelField: _push_each,
+    },
     "is_ready": {
         DenseField: _always_ready,
         PackedField: _always_ready,
@@ -346,6 +393,11 @@ def push(field: Any, i: Any, r: Any, amount: Any) -> None:
 def push_pair(field: Any, i: Any, r: Any, s: Any, amount: Any) -> None:
     """Add ``amount`` times phi(x_i) to prototype r and take it from prototype s."""
     _VERBS["push_pair"][type(field)](field, i, r, s, amount)
+
+
+def push_list(field: Any, i: Any, active: Any, count: Any, change: Any) -> None:
+    """Add ``change[q]`` times phi(x_i) to every listed prototype ``active[i, q]``."""
+    _VERBS["push_list"][type(field)](field, i, active, count, change)
 
 
 def is_ready(field: Any, i: Any) -> bool:
@@ -380,6 +432,11 @@ def _overload_push(field: Any, i: Any, r: Any, amount: Any) -> Any:
 @overload(push_pair, jit_options=_OPTIONS, strict=False)
 def _overload_push_pair(field: Any, i: Any, r: Any, s: Any, amount: Any) -> Any:
     return _compiled("push_pair", field)
+
+
+@overload(push_list, jit_options=_OPTIONS, strict=False)
+def _overload_push_list(field: Any, i: Any, active: Any, count: Any, change: Any) -> Any:
+    return _compiled("push_list", field)
 
 
 @overload(is_ready, jit_options=_OPTIONS, strict=False)

@@ -42,6 +42,8 @@ class Problem:
         That intercept at the last check of a run, for those who watch it.
     known_rows : KnownRows or None
         Kernel rows that stay at hand because the same problem is judged many times.
+    known_norms : (n,) or None
+        Squared norms of the rows of X, where they were needed before.
     """
 
     machine: Machine
@@ -57,6 +59,7 @@ class Problem:
     has_free_bias: bool = False
     present_bias: np.ndarray | None = field(default=None)
     known_rows: KnownRows | None = field(default=None)
+    known_norms: np.ndarray | None = field(default=None)
 
     @property
     def n_patterns(self) -> int:
@@ -80,7 +83,7 @@ class Problem:
         """Squared norms of the rows, where the kernel is made of them."""
         if self.kernel.name == "precomputed" or self.kernel.function is not None:
             return None
-        return squared_norms(self.X)
+        return squared_norms(self.X) if self.known_norms is None else self.known_norms
 
     @cached_property
     def diagonal(self) -> np.ndarray:
@@ -100,10 +103,11 @@ class KnownRows:
     """Kernel rows of all patterns that ever had weight, in float64, computed once.
 
     They lie together in the order in which they were first needed, so that scores are one product
-    with the first of them.
+    with the first of them, and with a few of the others.
     """
 
     _BLOCK = 256
+    _GATHERED = 3.0  # what a gathered row costs beside one that is read in order (measured)
 
     def __init__(self, problem: Problem) -> None:
         X = problem.X if problem.kernel.function is not None else problem.X.astype(np.float64)
@@ -126,9 +130,23 @@ class KnownRows:
         self.count += len(new)
         self.place[new] = np.arange(first, self.count)
         places = self.place[support]
-        full = np.zeros((tau.shape[1], int(places.max(initial=-1)) + 1))
-        full[:, places] = tau.T
-        return np.asarray(full @ self.rows[: full.shape[1]])
+        length = self._prefix(places)
+        early = places < length
+        full = np.zeros((tau.shape[1], length))
+        full[:, places[early]] = tau[early].T
+        scores = np.asarray(full @ self.rows[:length])
+        late = np.flatnonzero(~early)
+        for block in row_blocks(len(late), self._BLOCK):
+            scores += tau[late[block]].T @ self.rows[places[late[block]]]
+        return scores
+
+    def _prefix(self, places: np.ndarray) -> int:
+        """How many rows to read in order; the rows of the support beyond them are gathered."""
+        if not len(places):
+            return 0
+        ends = np.concatenate([[0], np.sort(places) + 1])
+        gathered = np.arange(len(places), -1, -1)
+        return int(ends[np.argmin(ends + self._GATHERED * gathered)])
 
 
 def row_blocks(n: int, size: int) -> Iterator[slice]:

@@ -13,7 +13,7 @@ from polymargin.machines import Machine
 from polymargin.solvers.base import Stop
 
 if TYPE_CHECKING:
-    from polymargin.radius.search import TunedValues
+    from polymargin.radius.choice import TunedValues
 
 __all__ = ["RADIUS_MARGIN", "TunedClassifier"]
 
@@ -85,7 +85,7 @@ class TunedClassifier(LargeMarginClassifier):
         self._tuned = None
         if not self._tuned_parameters():
             return
-        from polymargin.radius.search import tuned_values
+        from polymargin.radius.choice import tuned_values
 
         X, y = self._validate(X, y)
         self._tuned = tuned_values(

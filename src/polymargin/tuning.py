@@ -10,15 +10,14 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from polymargin._threads import single_threaded_libraries
 from polymargin.estimators import MulticlassSVC
 from polymargin.exceptions import warn_user
 from polymargin.radius.bound import bound_factor, read_sample
-from polymargin.radius.criterion import Sample, Setting
+from polymargin.radius.choice import N_FOLDS, Choice, choose
+from polymargin.radius.criterion import Sample
 from polymargin.radius.plan import Plan, make_plan
-from polymargin.radius.refinement import refine as refined
-from polymargin.radius.search import Lines, SearchResult, search
-from polymargin.solvers.base import Deadline, Stop, deferred_interrupt
+from polymargin.radius.search import Lines, SearchResult
+from polymargin.solvers.base import Deadline, Stop
 from polymargin.validation import check_number
 
 __all__ = ["RadiusMarginTuning", "tune_radius_margin"]
@@ -35,10 +34,13 @@ class RadiusMarginTuning:
     C, gamma, coef0 : float (gamma: array with one width per feature)
         The values chosen.
     value : float
-        The bound (28) at the lowest point of the criterion: a criterion, not an error estimate.
+        The bound (28) at these values: a criterion, not an error estimate.
     plateau : float
         Its value far out, where C -> 0 or gamma -> infinity; a ``value`` near it says that the
         criterion knows little about these data.
+    minimum : dict
+        ``C, gamma, coef0, value`` of the lowest point of the criterion: the values chosen, unless
+        ``refine`` preferred others.
     machine : MulticlassSVC
         M-SVM^2 with these values, fitted to all examples.
     trace : dict of equally long arrays
@@ -47,7 +49,7 @@ class RadiusMarginTuning:
         largest derivative of log ``value`` that the box allows to follow.
     refinement : dict of equally long arrays
         ``C, gamma, error`` of the cross-validated settings (infinite where a setting was given up
-        before its last fold); empty without ``refine``.
+        before its last fold); empty where none were compared.
     status : str
         "converged", "max_evaluations", "max_time" or "interrupted".
     n_evaluations : int
@@ -62,6 +64,7 @@ class RadiusMarginTuning:
     coef0: float
     value: float
     plateau: float
+    minimum: dict[str, Any]
     machine: MulticlassSVC
     trace: dict[str, np.ndarray]
     refinement: dict[str, np.ndarray]
@@ -95,8 +98,8 @@ def tune_radius_margin(
     sample_weight: Any = None,
     class_weight: Any = None,
     tol: float = 1e-3,
-    refine: int = 0,
-    n_folds: int = 3,
+    refine: int | str = "auto",
+    n_folds: int = N_FOLDS,
     max_time: float | None = None,
     cache_mb: float = 1000,
     n_jobs: int | None = None,
@@ -104,6 +107,9 @@ def tune_radius_margin(
     verbose: int = 0,
 ) -> RadiusMarginTuning:
     """Minimise the radius-margin bound of M-SVM^2 over C and the parameters of the kernel.
+
+    Where the machine at the minimum is wrong about training examples, the criterion is known to
+    mislead, and settings around the minimum are compared by cross-validation (``refine``).
 
     Parameters
     ----------
@@ -132,9 +138,10 @@ def tune_radius_margin(
     tol : float, default=1e-3
         Slope of the logarithm of the bound at which the search ends.  The machine is fitted with
         tolerance 1e-3.
-    refine : int, default=0
-        Settings around the minimum that are compared by cross-validation afterwards (rbf, poly
-        and linear kernels); 8 is a good number where classes overlap.
+    refine : int or "auto", default="auto"
+        Settings around the minimum that are compared by cross-validation afterwards.  0 takes the
+        minimum of the criterion as it is; "auto" compares 8 where the machine at the minimum is
+        wrong about a training example, and none elsewhere.
     n_folds : int, default=3
         Folds of that comparison.
     max_time : float or None, default=None
@@ -163,7 +170,8 @@ def tune_radius_margin(
     """
     for name, number in (("n_starts", n_starts), ("max_evaluations", max_evaluations)):
         _check_count(name, number, 1)
-    _check_count("refine", refine, 0)
+    if not (isinstance(refine, str) and refine == "auto"):
+        _check_count("refine", refine, 0, " or 'auto'")
     _check_count("n_folds", n_folds, 2)
     check_number("tol", tol, above=0.0)
     if max_time is not None:
@@ -175,16 +183,9 @@ def tune_radius_margin(
         per_feature=per_feature, n_starts=n_starts, max_evaluations=max_evaluations, tol=tol,
     )  # fmt: skip
     deadline = Deadline(Stop(tol, 10**9, max_time))
-    tell = Lines(sample, deadline) if verbose else None
-    with single_threaded_libraries(), deferred_interrupt(deadline):
-        found = search(sample, plan, deadline, tell.evaluation if tell else None)
-        chosen = found.best.setting
-        compared: list[tuple[Setting, float]] = []
-        if refine and deadline.why_end() is None:
-            box = {name: plan.box[name] for name in plan.parameters if name != "coef0"}
-            chosen, compared = refined(
-                sample, chosen, box, refine, n_folds, deadline, tell.fold if tell else None
-            )
+    lines = Lines(sample, deadline) if verbose else None
+    choice = choose(sample, plan, deadline, refine, n_folds, lines)
+    found, chosen = choice.found, choice.chosen.setting
     status = deadline.why_end() or found.status
     seconds = deadline.seconds
     machine = MulticlassSVC(
@@ -198,7 +199,8 @@ def tune_radius_margin(
         class_weight=class_weight,
         n_jobs=n_jobs,
         random_state=random_state,
-    ).fit(X, y, sample_weight)
+    )
+    machine._fit(X, y, sample_weight, choice.chosen.alpha)
     if status not in ("converged", "interrupted"):
         warn_user(
             f"tune_radius_margin ended ({status}) at a slope of {_last_slope(found):.2e}, above "
@@ -206,12 +208,12 @@ def tune_radius_margin(
             "tol.",
             ConvergenceWarning,
         )
-    return _record(sample, plan, found, chosen, compared, machine, status, seconds)
+    return _record(sample, plan, choice, machine, status, seconds)
 
 
-def _check_count(name: str, value: Any, least: int) -> None:
+def _check_count(name: str, value: Any, least: int, other: str = "") -> None:
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
-        raise ValueError(f"{name} must be an integer >= {least}, got {value!r}.")
+        raise ValueError(f"{name} must be an integer >= {least}{other}, got {value!r}.")
 
 
 def _last_slope(found: SearchResult) -> float:
@@ -222,14 +224,14 @@ def _last_slope(found: SearchResult) -> float:
 def _record(
     sample: Sample,
     plan: Plan,
-    found: SearchResult,
-    chosen: Setting,
-    compared: list[tuple[Setting, float]],
+    choice: Choice,
     machine: MulticlassSVC,
     status: str,
     seconds: float,
 ) -> RadiusMarginTuning:
     factor = bound_factor(sample.n_classes)
+    found, chosen, compared = choice.found, choice.chosen.setting, choice.compared
+    lowest = found.best
     rows = found.trace
     trace = {
         "seconds": np.array([row[0] for row in rows]),
@@ -250,8 +252,14 @@ def _record(
         C=chosen.C,
         gamma=chosen.gamma,
         coef0=chosen.coef0,
-        value=factor * float(np.exp(found.best.log_product)),
+        value=factor * float(np.exp(choice.chosen.log_product)),
         plateau=factor * float(np.exp(found.plateau)),
+        minimum={
+            "C": lowest.setting.C,
+            "gamma": lowest.setting.gamma,
+            "coef0": lowest.setting.coef0,
+            "value": factor * float(np.exp(lowest.log_product)),
+        },
         machine=machine,
         trace=trace,
         refinement=refinement,

@@ -33,6 +33,8 @@ __all__ = ["path", "tune_by_radius_margin"]
 @click.option("--csv", "csv_file", metavar="FILE", help="Also write the table as CSV.")
 @click.option("--points", type=click.IntRange(2), default=50, show_default=True, help="Number of "
               "values of C, where -c does not list them.")  # fmt: skip
+@click.option("--wide", is_flag=True, help="All values of C between those that hardly matter, not "
+              "only the last two decades.")  # fmt: skip
 @recipe_options(lists=True, machine="CS")
 @data_options
 @output_options
@@ -41,6 +43,7 @@ def path(
     output: str | None,
     csv_file: str | None,
     points: int,
+    wide: bool,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -55,6 +58,10 @@ def path(
     recipe = take_recipe(options)
     if recipe.is_hull:
         raise click.UsageError("-m HULL has no C, so there is no path.")
+    listed = recipe.C not in ("auto", ["auto"])
+    if wide and listed:
+        raise click.UsageError("--wide finds values of C; leave out -c.")
+    Cs = recipe.C if listed else "wide" if wide else "auto"
     for name, values in (("-p", recipe.prototypes), ("-g", recipe.gamma)):
         if isinstance(values, list) and len(values) > 1:
             raise click.UsageError(f"{name} takes one value here.")
@@ -64,7 +71,7 @@ def path(
     found = read(data, reading)
     check_classes(found)
     thin(recipe, found)
-    record = {"command": "path", "data": data} | _walk(recipe, found, points)
+    record = {"command": "path", "data": data} | _walk(recipe, found, Cs, points)
     if csv_file is not None:
         _write_table(record, csv_file)
     if output is not None and not record["interrupted"]:
@@ -85,7 +92,7 @@ _COLUMNS = (
 )
 
 
-def _walk(recipe: Recipe, found: Any, points: int) -> dict[str, Any]:
+def _walk(recipe: Recipe, found: Any, Cs: Any, points: int) -> dict[str, Any]:
     from polymargin.cli.fitting import fit_scaler, holdout, new_scaler, scale_in_place
     from polymargin.path import regularization_path
 
@@ -103,7 +110,7 @@ def _walk(recipe: Recipe, found: Any, points: int) -> dict[str, Any]:
         walked = regularization_path(
             X,
             y[train],
-            Cs="auto" if recipe.C in ("auto", ["auto"]) else recipe.C,
+            Cs=Cs,
             n_points=points,
             estimator=recipe.estimator(**changes),
             X_val=X_test if has_test else None,
@@ -199,7 +206,7 @@ def tune_by_radius_margin(
     data: str,
     output: str | None,
     folds: int | None,
-    refine: int,
+    refine: int | None,
     as_json: bool,
     options: dict[str, Any],
 ) -> None:
@@ -233,10 +240,11 @@ def tune_by_radius_margin(
 
 
 def _descend(
-    recipe: Recipe, found: Any, folds: int | None, refine: int, output: str | None
+    recipe: Recipe, found: Any, folds: int | None, refine: int | None, output: str | None
 ) -> dict[str, Any]:
     from polymargin.cli.fitting import Fitted, fit_scaler, new_scaler, scale_in_place
     from polymargin.cli.training import name_features, summary, write
+    from polymargin.radius.choice import N_FOLDS
     from polymargin.tuning import tune_radius_margin
 
     X, y = found.X, found.y
@@ -257,8 +265,8 @@ def _descend(
             degree=recipe.degree,
             coef0=recipe.coef0,
             class_weight=recipe.class_weight,
-            refine=refine,
-            n_folds=folds or 5,
+            refine="auto" if refine is None else refine,
+            n_folds=folds or N_FOLDS,
             max_time=recipe.max_time,
             cache_mb=recipe.cache_mb,
             n_jobs=recipe.jobs,
@@ -270,6 +278,7 @@ def _descend(
     record: dict[str, Any] = {
         "best": best,
         "bound": float(tuned.value),
+        "minimum": {name: tuned.minimum[name] for name in (*best, "value")},
         "plateau": float(tuned.plateau),
         "status": tuned.status,
         "n_evaluations": int(tuned.n_evaluations),
@@ -289,6 +298,7 @@ def _radius_text(record: dict[str, Any]) -> str:
         ["bound", f"{record['bound']:.4g} (far out: {record['plateau']:.4g})"],
         ["training error", f"{100 * record['final']['training_error']:.2f} %"],
         ["evaluations", f"{record['n_evaluations']} in {record['seconds']:.1f} s"],
+        ["cross-validated", f"{len(record['refinement']['C'])} settings around the minimum"],
         ["status", record["status"]],
     ]
     if "model" in record:

@@ -1,6 +1,6 @@
 """The regularisation path: one machine for many values of C, every point certified.
 
-How the points are found is told in ``path_walk``.
+How the points are found is told in ``path.walk``.
 """
 
 from __future__ import annotations
@@ -162,14 +162,15 @@ def regularization_path(
     y : array-like of shape (n_samples,)
     machine : str or Machine, default="cs"
         As in ``MulticlassSVC``.
-    Cs : "auto" or sequence of float, default="auto"
+    Cs : "auto", "wide" or sequence of float, default="auto"
         Values of C, finite and positive; they are sorted.  "auto" spaces ``n_points`` values evenly
-        in log C, from where a tenth of the examples would reach their margin if every example had
-        its full weight, to where the losses are 5 % of the objective or less (steps of 10), at most
-        1e4 times more.
+        in log C over two decades, up to where the losses are a third of the objective or less;
+        "wide" from where a tenth of the examples would reach their margin if every example had its
+        full weight, to where the losses are 5 %.  Both largest values are looked for in steps of
+        10 from that smallest one, up to 1e4 times it.
     kernel : {"linear", "rbf", "poly", "sigmoid", "precomputed"} or callable, default="linear"
     n_points : int, default=50
-        Number of values for "auto".
+        Number of values for "auto" and "wide".
     gamma, degree, coef0, intercept, intercept_scaling, class_weight
         As in ``MulticlassSVC``.
     sample_weight : array-like of shape (n_samples,) or None
@@ -254,17 +255,18 @@ def regularization_path(
     return RegularizationPath(points, shared, tol, status)
 
 
-def _given_values(Cs: Any, n_points: Any) -> np.ndarray | None:
+def _given_values(Cs: Any, n_points: Any) -> np.ndarray | str:
+    wanted = "'auto', 'wide' or a sequence of numbers"
     if isinstance(Cs, str):
-        if Cs != "auto":
-            raise ValueError(f"Cs must be 'auto' or a sequence of numbers, got {Cs!r}.")
+        if Cs not in ("auto", "wide"):
+            raise ValueError(f"Cs must be {wanted}, got {Cs!r}.")
         if isinstance(n_points, bool) or not isinstance(n_points, int | np.integer) or n_points < 2:
             raise ValueError(f"n_points must be an integer >= 2, got {n_points!r}.")
-        return None
+        return Cs
     try:
         values = np.unique(np.asarray(Cs, dtype=np.float64).ravel())
     except (TypeError, ValueError) as error:
-        raise ValueError(f"Cs must be 'auto' or a sequence of numbers, got {Cs!r}.") from error
+        raise ValueError(f"Cs must be {wanted}, got {Cs!r}.") from error
     if not len(values) or not (np.isfinite(values) & (values > 0.0)).all():
         raise ValueError(f"Cs must be finite numbers > 0, got {Cs!r}.")
     return values

@@ -10,16 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from polymargin.certificate import Judgement, judge
+from polymargin.certificate import Judgement
 from polymargin.continuation import takes_signed, within_caps
 from polymargin.fields import SparseField
 from polymargin.history import History
 from polymargin.path.points import Knot, Mixture
 from polymargin.problem import OutOfTimeError, Problem
 from polymargin.solvers.base import Deadline, Progress, Solution, Stop
-from polymargin.solvers.body import make_duals, screen
+from polymargin.solvers.body import make_duals
 from polymargin.solvers.descent import BlockDescent
 from polymargin.solvers.machine_progress import MachineProgress
+from polymargin.solvers.remembering import Memory, RememberingProgress
 from polymargin.solvers.sweeps import Sweeps
 from polymargin.solvers.working_set import WorkingSet
 from polymargin.verdict import judge_machine
@@ -29,41 +30,8 @@ __all__ = ["PathSolver", "make_solver"]
 _SINGLE_PRECISION_TOL = 1e-4
 _NEAR = 0.2  # examples that stay in the working set of the next solve
 
-Judged = tuple[np.ndarray, np.ndarray, np.ndarray, Judgement]
 
-
-class _Memory:
-    """Keeps what the judge saw: the points, and the scores of all patterns."""
-
-    problem: Problem
-
-    def remember(self, support: np.ndarray, point: np.ndarray, judge_it: Any) -> Judgement:
-        scores = np.zeros((self.problem.n_patterns, self.problem.n_prototypes))
-        judgement: Judgement = judge_it(scores)
-        self.seen: list[Judged] = [
-            *getattr(self, "seen", [])[-2:],
-            (support, point, scores, judgement),
-        ]
-        return judgement
-
-    def recall(self, support: np.ndarray) -> Judged | None:
-        for one in reversed(getattr(self, "seen", [])):
-            if np.array_equal(one[0], support):
-                return one
-        return None
-
-
-class _PathProgress(_Memory, Progress):
-    """A point that was judged last is not judged again."""
-
-    def judged(self, support: np.ndarray, tau: np.ndarray) -> Judgement:
-        for known in getattr(self, "seen", [])[-1:]:
-            if np.array_equal(known[0], support) and np.array_equal(known[1], tau):
-                return known[3]
-        return self.remember(support, tau, lambda out: judge(self.problem, support, tau, out))
-
-
-class _MachinePathProgress(_Memory, MachineProgress):
+class _MachinePathProgress(Memory, MachineProgress):
     def judged(self, support: np.ndarray, tau: np.ndarray) -> Judgement:
         def judge_it(out: np.ndarray) -> Judgement:
             return judge_machine(self.problem, support, tau, self.hint, out)
@@ -72,12 +40,9 @@ class _MachinePathProgress(_Memory, MachineProgress):
 
 
 class _KnownSweeps(Sweeps):
-    """Sweeps from a point of known scores and prototypes: no product before the first pass.
+    """Sweeps from a point of known scores and prototypes: no product before the first pass."""
 
-    Where the run should be at its end the judge is asked at once; its scores are the check.
-    """
-
-    progress: _PathProgress
+    progress: RememberingProgress
     known: np.ndarray | None = None
 
     def begin(self, start: Mixture) -> None:
@@ -93,16 +58,10 @@ class _KnownSweeps(Sweeps):
         self.known = start.scores()
 
     def screen_all(self, hard_cap: float, totals: np.ndarray) -> int:
-        if self.known is None and self.expects_end:
-            self.progress.judged(*self.support())
-            self.known = self.progress.seen[-1][2]
         if self.known is None:
             return super().screen_all(hard_cap, totals)
-        scores, self.known = np.ascontiguousarray(self.known.T), None
-        shift = np.zeros(len(scores))
-        return int(
-            screen(scores, shift, self.everyone, self.duals, self.queue, 0, hard_cap, totals)
-        )
+        scores, self.known = self.known, None
+        return self.screen_known(scores, hard_cap, totals)
 
 
 class _LastingSet(WorkingSet):
@@ -113,7 +72,7 @@ class _LastingSet(WorkingSet):
     is computed for them.
     """
 
-    progress: _PathProgress
+    progress: RememberingProgress
     near = _NEAR
     is_known = False
     is_running = False
@@ -143,8 +102,7 @@ class _LastingSet(WorkingSet):
             return super().check()
         found = self.sum_up()
         if found[0] - found[1] <= self.progress.stop.tol * found[0]:
-            self.progress.judged(*self.support())
-            self.outside_scores[:] = self.progress.seen[-1][2]
+            self.outside_scores[:] = self.progress.scores_of_all(*self.support())
             self.F = np.ascontiguousarray(self.outside_scores[self.ids].T)  # free of drift
             found = self.sum_up()
         return found
@@ -234,7 +192,7 @@ class _LinearPath(PathSolver):
             run.begin(start)
             if self.rates:
                 run.rate = self.rates[min(self.rates, key=lambda C: abs(np.log(C / self.C)))]
-        progress = _PathProgress(self.problem, stop, History(), run.support, self.deadline)
+        progress = RememberingProgress(self.problem, stop, History(), run.support, self.deadline)
         run.progress = progress
         solution = run.run()
         if run.rate is not None:
@@ -257,7 +215,7 @@ class _KernelPath(PathSolver):
         else:
             assert self.alive is not None
             run = self.alive
-        progress = _PathProgress(self.problem, stop, History(), run.support, self.deadline)
+        progress = RememberingProgress(self.problem, stop, History(), run.support, self.deadline)
         run.progress = progress
         try:
             if fresh:

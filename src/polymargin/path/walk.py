@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -33,7 +32,7 @@ from polymargin.machines import MACHINES
 from polymargin.multi_prototype import MultiPrototypeSVC
 from polymargin.path.points import Knot, Mixture, Values, mixture_of, values_at
 from polymargin.path.solvers import PathSolver, make_solver
-from polymargin.problem import Problem
+from polymargin.problem import Problem, row_blocks
 from polymargin.solvers.base import Deadline
 
 __all__ = ["Point", "Shared", "Walk", "bounded_margin_C"]
@@ -49,9 +48,12 @@ _FULL, _FULL_IF_SMOOTH, _LARGEST_LOSS = 1.3, 0.9, 0.5
 _POWER, _POWER_IF_SMOOTH = 2.9, 4.0
 _CURVATURE = 0.008  # typical gap of a mixture half way between C and e C (measured)
 _FAR = 3.0  # factor of C from which on a solution is no good start for another
-_AUTO_SHARE = 0.9
-_AUTO_STEP, _AUTO_STEPS = 10.0, 4
-_AUTO_LOSSES = 0.05
+# Ranges that are found: the share of the losses in the objective at the largest C, and the largest
+# C over the smallest (None: from where nearly every example has its full weight).
+_RANGES: dict[str, tuple[float, float | None]] = {"auto": (1.0 / 3.0, 100.0), "wide": (0.05, None)}
+_FULL_WEIGHT = 0.9
+_STEP, _STEPS = 10.0, 4
+_ROUGH_TOL, _SOME_EXAMPLES = 0.01, 500
 
 
 @dataclass
@@ -197,28 +199,31 @@ class Walk:
         self.full = _FULL_IF_SMOOTH if is_smooth else _FULL
         self.power = _POWER_IF_SMOOTH if is_smooth else _POWER
         self.knots: list[Knot] = []
+        self.rough: list[Knot] = []  # what the search for the range has solved, not well
         self.points: dict[float, Point] = {}
         self.ticker: Ticker | None = None
 
     # -- the whole -----------------------------------------------------------------------------
 
-    def run(self, given: np.ndarray | None, n_points: int) -> list[Point]:
-        if given is None:
+    def run(self, Cs: np.ndarray | str, n_points: int) -> list[Point]:
+        """``Cs`` are values, or how to find them: "auto" or "wide"."""
+        if isinstance(Cs, str):
+            losses, width = _RANGES[Cs]
             low = self.lowest_C()
-            given = np.geomspace(low, self.highest_C(low), n_points)
+            high = self.highest_C(low, losses)
+            given = np.geomspace(high / width if width else low, high, n_points)
+        else:
+            given = Cs
         self.ticker = Ticker("path", len(given), self.verbose)
         step = 2.0 * np.log(given[-1] / given[0]) / max(len(given) - 1, 1)
         share = self.plan(_CURVATURE * step**2 * 1.5**self.power, 3)[1]
         # downwards: few examples have weight at the largest C, and nearly all of them keep it
         for C in (float(given[-1]), float(given[0])):
             self.at(C, share)
-        for knot in list(self.knots):  # the search for the range may have met points of it
-            if knot.C in given and knot.C not in self.points:
-                self.keep(knot.C, knot)
-        solved = sorted({knot.C: knot for knot in self.knots}.items())
-        for (_, left), (_, right) in reversed(list(pairwise(solved))):
+        if len(self.knots) == 2:
+            self.rough.clear()
+            right, left = self.knots
             self.fill(left, right, given)
-            right.forget_scores()
         for C in given:
             if float(C) not in self.points:  # beyond the last solved point when time was up
                 self.accept(float(C), self.ray(float(C)), False)
@@ -226,19 +231,19 @@ class Walk:
 
     def at(self, C: float, share: float) -> None:
         """The point of an end of the range."""
-        for knot in self.knots:
-            if knot.C == C:
-                self.keep(C, knot)
-                return
-        if self.knots and self.deadline.why_end():
+        if C in self.points:
+            return
+        known = [*self.knots, *self.rough]
+        if known and self.deadline.why_end():
             self.accept(C, self.ray(C), False)
             return
-        near = any(1.0 / _FAR <= C / knot.C <= _FAR for knot in self.knots)
+        near = any(1.0 / _FAR <= C / knot.C <= _FAR for knot in known)
         self.keep(C, self.solve(C, self.ray(C) if near else None, share))
 
     def ray(self, C: float) -> Mixture:
         """The best feasible multiple of the solution of the nearest C."""
-        nearest = min(self.knots, key=lambda knot: abs(np.log(knot.C / C)))
+        known = [*self.knots, *self.rough]
+        nearest = min(known, key=lambda knot: abs(np.log(knot.C / C)))
         return mixture_of(self.shared.problem, nearest, None, C)
 
     def fill(self, left: Knot, right: Knot, given: np.ndarray) -> None:
@@ -305,11 +310,11 @@ class Walk:
             knot.validation_scores = self.validation_scores(knot)
         knot.seconds = time.perf_counter() - started
         shared.n_solves += 1
-        self.knots.append(knot)
         self.tell()
         return knot
 
     def keep(self, C: float, knot: Knot) -> None:
+        self.knots.append(knot)
         mixture = mixture_of(self.shared.problem, knot, None, C)
         self.accept(C, mixture, True, knot)
 
@@ -348,23 +353,26 @@ class Walk:
         """Where a tenth of the examples reach their margin with all weights at their bounds."""
         return bounded_margin_C(self.shared.plain, self.shared.weight)
 
-    def highest_C(self, low: float) -> float:
-        """The first of some steps up from the lowest C at which losses hardly count."""
-        steps = [low * _AUTO_STEP**k for k in range(1, _AUTO_STEPS + 1)]
-        at = _AUTO_STEPS // 2 - 1
+    def highest_C(self, low: float, losses: float) -> float:
+        """The first of some steps up from the lowest C with so small a share of losses."""
+        steps = [low * _STEP**k for k in range(1, _STEPS + 1)]
+        at = _STEPS // 2 - 1
         found: dict[int, bool] = {}
         while at not in found and not (found and self.deadline.why_end()):
-            found[at] = self.has_few_losses(steps[at])
+            found[at] = self.share_of_losses(steps[at]) <= losses
             at += -1 if found[at] else 1
             if not 0 <= at < len(steps):
                 break
         enough = [k for k, few in found.items() if few]
         return steps[min(enough)] if enough else steps[max(found)]
 
-    def has_few_losses(self, C: float) -> bool:
-        knot = self.solve(C, None)
-        values = self.values(C, mixture_of(self.shared.problem, knot, None, C))
-        return bool(1.0 - 0.5 * values.norm2 / max(values.primal, 1e-300) <= _AUTO_LOSSES)
+    def share_of_losses(self, C: float) -> float:
+        """By a rough solution; it is where the solve begins if C becomes an end of the range."""
+        share = max(_COARSE, _ROUGH_TOL / self.deadline.stop.tol)
+        rough = self.solve(C, None, share)
+        self.rough.append(rough)
+        values = self.values(C, mixture_of(self.shared.problem, rough, None, C))
+        return 1.0 - 0.5 * values.norm2 / max(values.primal, 1e-300)
 
 
 def bounded_margin_C(problem: Problem, weight: np.ndarray) -> float:
@@ -380,11 +388,17 @@ def bounded_margin_C(problem: Problem, weight: np.ndarray) -> float:
     T *= weight[:, None]
     if problem.has_free_bias:
         T -= T.mean(axis=0)  # balanced
-    source = score_source(problem, np.arange(n), T)
-    scores = np.concatenate([source.block(slice(s, min(s + 4096, n))).T for s in range(0, n, 4096)])
-    own = scores[np.arange(n), problem.own]
-    margins = own - np.where(rivals, scores, -np.inf).max(axis=1)
-    reached = float(np.quantile(margins, _AUTO_SHARE))
+    if problem.kernel.is_linear:
+        source, some = score_source(problem, np.arange(n), T), np.arange(n)
+        scores = np.concatenate([source.block(rows).T for rows in row_blocks(n, 4096)])
+    else:  # a quantile is known well enough from some examples
+        some = np.unique(np.linspace(0, n - 1, min(n, _SOME_EXAMPLES)).astype(int))
+        scores = np.concatenate(
+            [problem.gram(some[rows], slice(0, n)) @ T for rows in row_blocks(len(some), 128)]
+        )
+    own = scores[np.arange(len(some)), problem.own[some]]
+    margins = own - np.where(rivals[some], scores, -np.inf).max(axis=1)
+    reached = float(np.quantile(margins, _FULL_WEIGHT))
     if not reached > 0.0:
         reached = float(np.abs(margins).max()) or 1.0
     return 1.0 / reached

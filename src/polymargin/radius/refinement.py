@@ -27,6 +27,7 @@ _LEAST_POWER = 0.4
 _LARGEST_C = 60.0
 """In units of one over the spread of the examples in feature space: beyond it, fits are slow."""
 _FIRST_STEP = {"C": 8.0, "gamma": 0.25}
+_CLEAR = 1.0  # deviations of the number of errors
 _MOVES = ({"C": 1}, {"C": 1, "gamma": 1}, {"gamma": 1}, {"C": -1}, {"gamma": -1})
 """Factors and their powers, in the order tried: the criterion errs towards small C, large gamma."""
 
@@ -112,8 +113,9 @@ def refine(
     """The setting of the least cross-validated error among ``n_settings``, by compass search.
 
     ``box`` names the parameters that move ("C", "gamma", or both).  Widths of features move
-    together.  A smaller step is tried once no neighbour is better.  Settings that were given up
-    after some folds, because they would hardly be better, have the error infinity.
+    together.  A smaller step is tried once no neighbour is better.  ``start`` stays where nothing
+    is better than it by more than chance.  Settings that were given up after some folds, because
+    they would hardly be better, have the error infinity.
     """
     validation = CrossValidation(sample, n_folds, deadline)
     seen: list[tuple[Setting, float]] = []
@@ -130,7 +132,7 @@ def refine(
     moves = [move for move in _MOVES if set(move) <= set(box)]
     best, lowest = start, error_at(start)
     power, at, failed = 1.0, 0, 0
-    while moves and len(seen) < n_settings and deadline.why_end() is None:
+    while moves and lowest > 0.0 and len(seen) < n_settings and deadline.why_end() is None:
         there = _moved(best, moves[at % len(moves)], power, box)
         if there is not None and there.C * kernel_scale(sample, there) > _LARGEST_C:
             there = None
@@ -145,7 +147,15 @@ def refine(
             power, at, failed = 0.5 * power, 0, 0
             if power < _LEAST_POWER:
                 break
+    if best is not start and not _is_clear(seen[0][1] - lowest, seen[0][1], sample.weight):
+        best = start
     return best, seen
+
+
+def _is_clear(gain: float, error: float, weight: np.ndarray) -> bool:
+    """Whether so many errors less are more than chance: a deviation of their number."""
+    total = float(weight.sum())
+    return gain * total >= _CLEAR * np.sqrt(error * total)
 
 
 def _moved(

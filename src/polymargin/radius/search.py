@@ -17,26 +17,17 @@ from typing import Any
 
 import numpy as np
 
-from polymargin._threads import single_threaded_libraries
-from polymargin.radius.bound import bound_factor, read_sample
+from polymargin.radius.bound import bound_factor
 from polymargin.radius.criterion import Evaluation, Sample, Setting, WarmStart, evaluate
-from polymargin.radius.plan import Plan, kernel_scale, make_plan
-from polymargin.solvers.base import Deadline, Stop, deferred_interrupt
+from polymargin.radius.plan import Plan, kernel_scale
+from polymargin.solvers.base import Deadline
 
-__all__ = [
-    "Lines",
-    "SearchResult",
-    "TunedValues",
-    "part_of",
-    "plateau",
-    "search",
-    "tuned_values",
-]
+__all__ = ["SPHERE_TOL", "Lines", "SearchResult", "part_of", "plateau", "search"]
 
 _PART = 200  # examples of the coarse look
 _LOOK_TOL = 1e-2  # relative gaps: of the coarse look, of descents on the part, of the last descent
 _PART_TOL = 1e-4
-_SPHERE_TOL = 1e-6
+SPHERE_TOL = 1e-6
 _PART_EVALUATIONS = 8
 _REACH = 3.0  # of one round of a descent, in each coordinate
 _FACTORS = (1.0, 8.0, 0.125)
@@ -94,7 +85,7 @@ class _Search:
             sample,
             setting,
             tol,
-            min(_SPHERE_TOL, tol),
+            min(SPHERE_TOL, tol),
             self.deadline,
             self.warm,
             kernel_psd=self.plan.kernel_psd,
@@ -289,49 +280,7 @@ def search(
     return SearchResult(work.best, work.trace, status, level)
 
 
-# -- inside an estimator -------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class TunedValues:
-    """What an estimator takes from a search: the values, and dual variables to begin with."""
-
-    C: float
-    gamma: Any
-    alpha: np.ndarray
-    seconds: float
-    interrupted: bool
-
-
-def tuned_values(
-    X: Any,
-    y: np.ndarray,
-    kernel: Any,
-    parameters: tuple[str, ...],
-    C: float | None,
-    gamma: Any,
-    degree: float,
-    coef0: float,
-    sample_weight: Any,
-    class_weight: Any,
-    max_time: float | None,
-    cache_mb: float,
-    n_jobs: int,
-    seed: int,
-    verbose: int,
-) -> TunedValues:
-    """The search with the defaults of ``tune_radius_margin``, in at most 0.7 of the time."""
-    sample = read_sample(X, y, kernel, degree, sample_weight, class_weight, cache_mb, seed, n_jobs)
-    counted = None if sample_weight is None else sample.weight
-    plan = make_plan(sample, parameters, C, gamma, coef0, weight=counted)
-    deadline = Deadline(Stop(plan.tol, 10**9, None if max_time is None else 0.7 * max_time))
-    lines = Lines(sample, deadline) if verbose else None
-    with single_threaded_libraries(), deferred_interrupt(deadline):
-        found = search(sample, plan, deadline, lines.evaluation if lines else None)
-    best = found.best
-    return TunedValues(
-        best.setting.C, best.setting.gamma, best.alpha, deadline.seconds, deadline.interrupted
-    )
+# -- progress ------------------------------------------------------------------------------------
 
 
 class Lines:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from polymargin._jit import jit
-from polymargin.fields import difference, is_ready, push, push_pair, read
+from polymargin.fields import difference, is_ready, push_list, push_pair, read
 from polymargin.problem import Problem
 from polymargin.solvers.patterns import crammer_singer_step
 
@@ -290,10 +290,9 @@ def descend(
             if own_at >= 0:
                 new[own_at] = min(weight, cap)
         for q in range(count):
-            if new[q] != tau[q]:
-                r = np.intp(all_active[p, q])
-                all_tau[p, r] = new[q]
-                push(field, p, r, new[q] - tau[q])
+            B[q] = new[q] - tau[q]
+            all_tau[p, np.intp(all_active[p, q])] = new[q]
+        push_list(field, p, all_active, count, B)
         steps += 1
         j += 1
     totals[VISITS] += visits

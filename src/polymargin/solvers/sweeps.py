@@ -43,6 +43,7 @@ from polymargin.solvers.body import (
     make_duals,
     screen,
 )
+from polymargin.solvers.remembering import RememberingProgress
 
 __all__ = [
     "CALM",
@@ -63,6 +64,7 @@ _WHEN_PASSES_COST_MORE = (0.1, 1.0)
 _WHEN_CHECKS_COST_MORE = (0.05, 0.3)
 # Part of the tolerance at which a check should find the gap; fewest and most passes before it.
 _AIM, _FEWEST_PASSES, _PASSES_PER_CHECK = 0.8, 10, 60
+_NEAR_END = 5.0  # times the tolerance: from there the next check is the last one as a rule
 _RELAXATION = 1.4
 # Over-relaxed steps leave noise in the margins, which P sees much more than D: near the tolerance
 # (up to so many times it) the last passes before a check are under-relaxed.
@@ -71,6 +73,7 @@ _FIRST_BLOCK = 512
 # Rows are packed from this length on, while they are at most this share of all, and while rounding
 # (relative to ||M|| ||x||) stays far below a margin.
 _LONG_ROW, FEW, _LARGEST_SCORE = 64, 0.15, 1e3
+_LARGE = 1e7  # numbers in X
 _SINGLE_PRECISION_TOL = 5e-4
 _WORTH_CASTING = 32
 """Prototypes from which on a float32 copy of a block of rows pays for itself in the product."""
@@ -107,7 +110,8 @@ class Sweeps:
     ) -> None:
         n, R = problem.n_patterns, problem.n_prototypes
         self.problem = problem
-        self.progress = Progress(problem, stop, history, self.support, deadline)
+        kind = RememberingProgress if _is_large(problem) else Progress
+        self.progress: Progress = kind(problem, stop, history, self.support, deadline)
         self.is_cold = start is None
         tau = np.zeros((n, R)) if start is None else np.ascontiguousarray(start, dtype=np.float64)
         self.duals = make_duals(problem, slice(None), tau)
@@ -151,7 +155,7 @@ class Sweeps:
         field = self.field
         constant = field.constant.copy()
         if isinstance(field, SparseField):
-            return field._replace(V=field.V.copy(), constant=constant)
+            return field._replace(V=field.V.copy(), constant=constant, total=field.total.copy())
         return field._replace(W=field.W.copy(), constant=constant)
 
     def scores(
@@ -177,10 +181,19 @@ class Sweeps:
 
     def screen_all(self, hard_cap: float, totals: np.ndarray) -> int:
         """Screen all rows; the length of the queue comes back."""
+        if self.expects_end and isinstance(self.progress, RememberingProgress):
+            # the judge will be asked anyway, and this product with the data is as good as ours
+            scores = self.progress.scores_of_all(*self.support())
+            return self.screen_known(scores, hard_cap, totals)
         end = 0
         for rows in row_blocks(self.problem.n_patterns, self.block):
             end = self.screen(rows, end, hard_cap, totals)
         return end
+
+    def screen_known(self, scores: np.ndarray, hard_cap: float, totals: np.ndarray) -> int:
+        """Screen all rows by whole scores (n, R) that somebody has computed."""
+        S, shift = np.ascontiguousarray(scores.T), np.zeros(scores.shape[1])
+        return int(screen(S, shift, self.everyone, self.duals, self.queue, 0, hard_cap, totals))
 
     @property
     def norm2(self) -> float:
@@ -264,8 +277,11 @@ class Sweeps:
 
     def pack(self, end: int, few: float = FEW) -> PackedField | None:
         """The rows in play packed, where that pays."""
-        if not self.single or self.problem.centre is not None:
+        field = self.field
+        if not self.single or self.problem.centre is not None or isinstance(field, SparseField):
             return None
+        if field.X.shape[1] < _LONG_ROW or end > few * len(field.X):
+            return None  # before the norm is computed, which costs as much as some passes
         size2 = self.norm2 * float(self.problem.diagonal.max())
         return packed_rows(self.field, self.queue[:end], self.slot, size2, few)
 
@@ -278,7 +294,8 @@ class Sweeps:
         if self.rate is None or not 0.0 < relative < np.inf:
             return _PASSES_PER_CHECK
         wanted = np.log(relative / (_AIM * self.progress.stop.tol)) / self.rate
-        self.expects_end = wanted <= _PASSES_PER_CHECK
+        near = relative <= _NEAR_END * self.progress.stop.tol
+        self.expects_end = near and wanted <= _PASSES_PER_CHECK
         return int(min(max(wanted, _FEWEST_PASSES), _PASSES_PER_CHECK))
 
     def first_pass(self) -> None:
@@ -388,6 +405,16 @@ class Sweeps:
         return support, self.duals.tau.take(support, axis=0)
 
 
+def _is_large(problem: Problem) -> bool:
+    """Whether a product with the data costs so much that the judge's own should be the last check.
+
+    On small data the judge is dearer than a check, and it is often asked too early; scores of all
+    patterns must be small beside the data.
+    """
+    X = problem.X
+    return not sp.issparse(X) and X.size >= _LARGE and 4 * problem.n_prototypes <= X.shape[1]
+
+
 def _is_single(problem: Problem, tol: float) -> bool:
     """Whether single precision will do for the runner."""
     in_range = bool((problem.diagonal < 1e30).all())
@@ -436,4 +463,5 @@ def make_field(
     place[np.argsort(-frequency, kind="stable")] = np.arange(X.shape[1], dtype=place.dtype)
     data, indices, indptr = map(as_read_only, (X.data, place[X.indices], X.indptr))
     V = np.zeros((X.shape[1], -(-R // 8) * 8), dtype=np.float32 if single else np.float64)
-    return SparseField(data, indices, indptr, V, constant, scale), place
+    total = np.empty(V.shape[1], dtype=V.dtype)
+    return SparseField(data, indices, indptr, V, constant, scale, total), place
