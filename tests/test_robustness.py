@@ -226,3 +226,19 @@ def test_the_judge_as_last_check(monkeypatch, dtype):
     assert small.certificate_.dual <= large.certificate_.primal
     value = linear_primal(large.coef_, large.intercept_, X, y, 0.05, 1.0)
     assert large.certificate_.primal == pytest.approx(value, rel=1e-9)
+
+
+def test_a_cheap_round_more():
+    """A fit that has arrived makes one more round where that costs little, and none on a path."""
+    X, y = make_overlapping(900, 6, 5, seed=1)
+    gaps = {}
+    for extra in (True, False):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sweeps.Sweeps, "gives_extra", extra)
+            fits = [MulticlassSVC(C=0.3, random_state=seed).fit(X, y) for seed in range(8)]
+        assert all(fit.status_ == "converged" for fit in fits)
+        gaps[extra] = np.mean([fit.certificate_.relative_gap for fit in fits])
+    assert gaps[True] < 0.9 * gaps[False] <= 0.9e-3
+    stopped = MulticlassSVC(C=0.3, random_state=0, max_iter=fits[0].n_iter_).fit(X, y)
+    assert stopped.status_ == "converged"
+    assert stopped.n_iter_ == fits[0].n_iter_

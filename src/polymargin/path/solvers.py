@@ -44,6 +44,7 @@ class _KnownSweeps(Sweeps):
 
     progress: RememberingProgress
     known: np.ndarray | None = None
+    gives_extra = False  # points are solved as well as their mixtures need it, and no better
 
     def begin(self, start: Mixture) -> None:
         """Prototypes of the start, and its scores for the first check."""

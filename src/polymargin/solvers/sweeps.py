@@ -65,6 +65,8 @@ _WHEN_CHECKS_COST_MORE = (0.05, 0.3)
 # Part of the tolerance at which a check should find the gap; fewest and most passes before it.
 _AIM, _FEWEST_PASSES, _PASSES_PER_CHECK = 0.8, 10, 60
 _NEAR_END = 5.0  # times the tolerance: from there the next check is the last one as a rule
+# A round is cheap up to this part of the work so far, a gap good from this part of the tolerance.
+_CHEAP, _GOOD = 0.12, 0.5
 _RELAXATION = 1.4
 # Over-relaxed steps leave noise in the margins, which P sees much more than D: near the tolerance
 # (up to so many times it) the last passes before a check are under-relaxed.
@@ -97,7 +99,13 @@ def solve_linear(
 
 
 class Sweeps:
-    """The state of block descent with explicit prototypes; ``run`` goes to the tolerance."""
+    """The state of block descent with explicit prototypes; ``run`` goes to the tolerance.
+
+    Once there, a round more is made where rounds are cheap (``gives_extra``): half the gap for
+    some percent of the time.
+    """
+
+    gives_extra = True
 
     def __init__(
         self,
@@ -130,6 +138,7 @@ class Sweeps:
         self.latest: tuple[int, float] | None = None
         self.rate: float | None = None
         self.expects_end = False
+        self.has_extra = False
         self.slot = np.empty(n, dtype=np.int64)
         if not self.is_cold or problem.centre is not None:
             self.refresh()
@@ -355,7 +364,7 @@ class Sweeps:
             relative = progress.record(primal, dual, end)
             if problem.is_hard or progress.deadline.seconds > 0.5:
                 progress.keep_if_best(self.merit, *self.support())
-            if relative <= stop.tol:
+            if relative <= stop.tol and not self.is_worth_a_round(relative):
                 support, tau = self.support()
                 judgement = progress.judged(support, tau)
                 if judgement.certificate.relative_gap <= stop.tol:
@@ -388,6 +397,17 @@ class Sweeps:
                     self.rescale()
             if reason is not None:
                 return progress.finish(reason, *self.support())
+
+    def is_worth_a_round(self, relative: float) -> bool:
+        """Whether one more round costs next to nothing beside what was spent: then it is made."""
+        marks, is_good = self.progress.marks, relative <= _GOOD * self.progress.stop.tol
+        if self.has_extra or is_good or not self.gives_extra or len(marks) < 2:
+            return False
+        if isinstance(self.progress, RememberingProgress):
+            return False  # the judge has been asked already
+        self.has_extra = True
+        spent = marks[-1][0]
+        return spent - marks[-2][0] <= _CHEAP * spent and self.progress.why_stop() is None
 
     def target(self, gap: float, primal: float, end: int) -> float:
         """The estimated gap at which the next check is worth its price."""
