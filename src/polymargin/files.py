@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import polymargin
+from polymargin._extras import need
 from polymargin._writing import atomic_file
 from polymargin.exceptions import ModelFileError
 
@@ -325,9 +326,6 @@ def _one_line(error: BaseException) -> str:
 def need_skops() -> Any:
     """skops.io, or a word on how to get it."""
     try:
-        import skops.io
+        return need("skops.io", "A model file", "files")
     except ImportError as error:
-        raise ModelFileError(
-            "model files need skops: pip install 'polymargin[files]' (or skops)."
-        ) from error
-    return skops.io
+        raise ModelFileError(str(error)) from error

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from polymargin._extras import need
 from polymargin._writing import atomic_file
 from polymargin.inspection import (
     Labelled,
@@ -174,12 +175,7 @@ def render_report(
 
 
 def _template() -> Any:
-    try:
-        import jinja2
-    except ImportError as error:
-        raise ImportError(
-            "reports need Jinja2: pip install 'polymargin[report]' (or jinja2)."
-        ) from error
+    jinja2 = need("jinja2", "A report", "report")
     environment = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )

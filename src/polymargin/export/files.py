@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import errno
-import importlib
 import os
 from pathlib import Path
-from typing import Any
 
 from polymargin._writing import atomic_file
 
-__all__ = ["need", "write_whole"]
+__all__ = ["write_whole"]
 
 
 def write_whole(path: str | os.PathLike[str], content: bytes) -> int:
@@ -38,14 +36,3 @@ def write_whole(path: str | os.PathLike[str], content: bytes) -> int:
     except OSError as error:  # the temporary name means nothing to the user
         raise type(error)(error.errno, error.strerror, str(path)) from error
     return len(content)
-
-
-def need(module: str, purpose: str, extra: str) -> Any:
-    """Import an optional library, or say what to install."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise ImportError(
-            f"{purpose} needs the package {module!r}, which is not installed: "
-            f"pip install 'polymargin[{extra}]'."
-        ) from error

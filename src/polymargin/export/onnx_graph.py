@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from polymargin.export.files import need
+from polymargin._extras import need
 from polymargin.export.labels import fits_int64
 from polymargin.export.numbers import centred_weights, folded_weights, is_well_conditioned
 from polymargin.export.record import ExportModel

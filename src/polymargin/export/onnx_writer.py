@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from polymargin import __version__
-from polymargin.export.files import need, write_whole
+from polymargin._extras import need
+from polymargin.export.files import write_whole
 from polymargin.export.onnx_graph import GraphBuilder, add_model, label_array
 from polymargin.export.record import ExportModel
 

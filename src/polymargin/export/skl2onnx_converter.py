@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from polymargin._extras import need
 from polymargin.convex_hull import ConvexHullSVC
 from polymargin.estimators import MulticlassSVC
-from polymargin.export.files import need
 from polymargin.export.onnx_graph import GraphBuilder, add_model, label_array
 from polymargin.export.record import ExportModel
 from polymargin.multi_prototype import MultiPrototypeSVC

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from polymargin._extras import need
+
 __all__ = [
     "AMBER",
     "BLACK",
@@ -32,12 +34,7 @@ _GOLDEN = 0.6180339887498949
 
 def axes_of(ax: Any) -> Any:
     """The given axes, or new ones; a helpful message without matplotlib."""
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise ImportError(
-            "plots need matplotlib: pip install 'polymargin[plots]' (or matplotlib)."
-        ) from error
+    plt = need("matplotlib.pyplot", "A plot", "plots")
     return plt.subplots(layout="constrained")[1] if ax is None else ax
 
 
