@@ -28,7 +28,7 @@ __all__ = ["run"]
 CS = (0.1, 1.0, 10.0)
 WIDTHS = (0.1, 0.5, 2.0)  # times 1 / number of features
 SPLITS = 2
-MOST_LEFT_OUT = 150  # examples up to which every one is left out
+MOST_LEFT_OUT = 130  # examples up to which every one is left out
 
 COLUMNS = (
     Column("title", "set"),
@@ -64,8 +64,8 @@ def run(options: Options) -> Report:
         n_splits = 1 if options.quick else SPLITS
         splits = [_one_split(name, seed, options.quick) for seed in range(n_splits)]
         row = {key: float(np.mean([one[key] for one in splits])) for key in splits[0]}
-        row |= {"title": name, "n": int(row["n"])}
-        report.rows.append(row)
+        shown = {key: None if np.isnan(value) else value for key, value in row.items()}
+        report.rows.append(shown | {"title": name, "n": int(row["n"])})
         print(f"{name}: {row['gacv_error']:.1f} %, {row['folds_error']:.1f} %", flush=True)
     report.panels = [
         Bars(
