@@ -25,6 +25,7 @@ from polymargin.solvers.reassignment import (
     MOVED,
     OWN_LOSS,
     OWN_WEIGHT,
+    pulls,
     reassign,
     restore,
 )
@@ -46,7 +47,7 @@ def data():
 def test_defaults():
     assert Annealing().get_params() == {
         "initial_temperature": 0.5, "cooling": 0.05, "final_temperature": None, "sweeps": 20,
-        "restoration": "transfer", "units": "C",
+        "restoration": "transfer", "units": "C", "balance": 0.0,
     }  # fmt: skip
 
 
@@ -74,6 +75,7 @@ def test_temperatures_of_the_presets():
     paper = find_annealing("paper")
     assert (paper.initial_temperature, paper.cooling) == (10.0, 0.05)
     assert (paper.restoration, paper.units, paper.sweeps) == ("zeroing", "absolute", "descent")
+    assert paper.balance == find_annealing("thorough").balance == 0.0
     for C in [0.01, 1.0, 100.0]:
         assert paper.temperatures(C)[0] == pytest.approx(10.0 / C)
         for name in ["default", "thorough"]:
@@ -110,6 +112,7 @@ def test_a_schedule_does_not_disturb_a_hard_margin():
     + [({"final_temperature": value}, "final_temperature") for value in [0, -1, np.inf, "0"]]
     + [({"sweeps": value}, "sweeps") for value in [0, -1, 1.5, True, "ascent", None]]
     + [({"restoration": value}, "restoration") for value in ["zero", None, 1]]
+    + [({"balance": value}, "balance") for value in [-0.1, np.inf, np.nan, None, True, "a"]]
     + [({"units": value}, "units") for value in ["c", "kelvin", None]],
 )
 def test_refused_schedules(data, parameters, name):
@@ -193,14 +196,15 @@ def random_duals(n, seed, tau=True):
     return Duals(own, label, PROTOTYPE_CLASS, cap, ones, ones, values, active, n_active)
 
 
-def run_reassign(duals, scores, temperature, tolerance=0.0, seed=1):
+def run_reassign(duals, scores, temperature, tolerance=0.0, seed=1, pull=None):
     n = len(duals.own)
+    pull = np.ones(6) if pull is None else pull
     winner = np.empty(n, dtype=np.int64)
     moved = np.empty((n, 2), dtype=np.int64)
     totals = np.zeros(5)
     end = reassign(
         np.ascontiguousarray(scores.T), np.zeros(6), np.arange(n), duals, FIRST, temperature,
-        tolerance, np.array([seed], dtype=np.uint64), winner, moved, 0, totals,
+        pull, tolerance, np.array([seed], dtype=np.uint64), winner, moved, 0, totals,
     )  # fmt: skip
     return winner, moved[:end], totals
 
@@ -238,16 +242,17 @@ def test_reassign(temperature, tolerance):
         assert totals[MOVED] > 0
 
 
+@pytest.mark.parametrize("pull", [np.ones(6), np.array([0.5, 1.0, 3.0, 1.0, 1.0, 9.0])])
 @pytest.mark.parametrize("temperature", [0.2, 1.0, 20.0])
-def test_draws_follow_the_law(temperature):
-    """(3.5), by the frequencies of many draws."""
+def test_draws_follow_the_law(temperature, pull):
+    """(3.5) times the pull, by the frequencies of many draws."""
     n = 60_000
     label = np.zeros(n, dtype=np.int64)
     scores = np.tile([0.3, -0.2, -0.9, 0.1, 0.0, -2.0], (n, 1))
     duals = random_duals(n, seed=0, tau=False)._replace(label=label, own=label.copy())
-    _, _, totals = run_reassign(duals, scores, temperature, seed=987654321987654321)
+    _, _, totals = run_reassign(duals, scores, temperature, seed=987654321987654321, pull=pull)
     xi = slacks(scores[:1], label[:1], PROTOTYPE_CLASS)[0, :3]
-    law = np.exp(-(xi - xi.min()) / temperature)
+    law = pull[:3] * np.exp(-(xi - xi.min()) / temperature)
     law /= law.sum()
     seen = np.bincount(duals.own, minlength=3) / n
     np.testing.assert_allclose(seen, law, atol=5 * np.sqrt(0.25 / n))
@@ -255,6 +260,24 @@ def test_draws_follow_the_law(temperature):
     # neighbours in the row must not be drawn alike
     same = np.mean(duals.own[1:] == duals.own[:-1])
     assert same == pytest.approx(np.sum(law**2), abs=6 * np.sqrt(0.25 / n))
+
+
+def test_pulls():
+    """Prototypes with few examples attract, and only shares of the own class count."""
+    own = np.array([0, 0, 0, 1, 3, 4, 5])
+    cap = np.full(7, 0.3)
+    pull = pulls(own, cap, FIRST, 0.5)
+    assert np.isfinite(pull).all()
+    assert pull[2] > pull[1] > pull[0]
+    assert pull[4] == pull[5] == pull[3]
+    np.testing.assert_allclose(pulls(own, 7.0 * cap, FIRST, 0.5), pull, rtol=1e-12)
+    np.testing.assert_allclose(
+        pulls(np.r_[own, own], np.r_[cap, cap], FIRST, 0.5), pull, rtol=1e-12
+    )
+    np.testing.assert_allclose(pulls(own, cap, FIRST, 1.0), pull**2, rtol=1e-12)
+    np.testing.assert_array_equal(pulls(own, cap, FIRST, 0.0), np.ones(6))
+    none = np.zeros(0, dtype=np.int64)
+    assert np.isfinite(pulls(none, none.astype(float), FIRST, 0.5)).all()
 
 
 def test_draws_at_a_tiny_temperature_survive_large_slacks():

@@ -15,7 +15,7 @@ _MOST_STEPS = 100_000
 
 
 class Schedule(NamedTuple):
-    """What a solver needs: temperatures in units of slack, passes, and the restoration.
+    """What a solver needs: temperatures in units of slack, passes, restoration, and balance.
 
     ``sweeps`` is the number of passes at each temperature, or 0 for as many as it takes to bring
     the energy below that of the drawn assignment.
@@ -24,14 +24,16 @@ class Schedule(NamedTuple):
     temperatures: np.ndarray
     sweeps: int
     zeroing: bool
+    balance: float = 0.0
 
 
 class Annealing(BaseEstimator):
     """Temperature law and what happens between two draws of the assignments.
 
     At temperature T every example i is assigned to prototype s of its class with probability
-    proportional to ``exp(-C (xi_i^s - min_r xi_i^r) / T)`` (3.5); T falls by the factor
-    ``1 - cooling`` from draw to draw.
+    proportional to ``n_s**-balance exp(-C (xi_i^s - min_r xi_i^r) / T)``, n_s the weight of the
+    examples that s has at present ((3.5) for balance 0); T falls by the factor ``1 - cooling`` from
+    draw to draw.
 
     Parameters
     ----------
@@ -47,6 +49,9 @@ class Annealing(BaseEstimator):
         weight goes to the new prototype, or is given up.
     units : {"C", "absolute"}, default="C"
         "C" counts temperatures in multiples of C, so that they mean the same for every C.
+    balance : float >= 0, default=0.0
+        How much prototypes with few examples are preferred, so that fewer of them die; 0 is the
+        published law.
 
     References
     ----------
@@ -67,6 +72,7 @@ class Annealing(BaseEstimator):
         sweeps: int | str = 20,
         restoration: str = "transfer",
         units: str = "C",
+        balance: float = 0.0,
     ) -> None:
         self.initial_temperature = initial_temperature
         self.cooling = cooling
@@ -74,6 +80,7 @@ class Annealing(BaseEstimator):
         self.sweeps = sweeps
         self.restoration = restoration
         self.units = units
+        self.balance = balance
 
     def temperatures(self, C: float) -> np.ndarray:
         """The temperatures of all draws, in multiples of C (units of slack)."""
@@ -93,7 +100,8 @@ class Annealing(BaseEstimator):
         """The same as the solver wants it."""
         self._check()
         sweeps = 0 if isinstance(self.sweeps, str) else int(self.sweeps)
-        return Schedule(self.temperatures(C), sweeps, self.restoration == "zeroing")
+        zeroing = self.restoration == "zeroing"
+        return Schedule(self.temperatures(C), sweeps, zeroing, float(self.balance))
 
     def _check(self) -> None:
         _check_positive("initial_temperature", self.initial_temperature)
@@ -114,11 +122,18 @@ class Annealing(BaseEstimator):
             )
         if self.units not in ("C", "absolute"):
             raise ValueError(f"annealing: units must be 'C' or 'absolute', got {self.units!r}.")
+        if not (_is_number(self.balance) and 0.0 <= float(self.balance) < np.inf):
+            raise ValueError(
+                f"annealing: balance must be a finite number >= 0, got {self.balance!r}."
+            )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
 def _check_positive(name: str, value: Any) -> None:
-    good = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if not (good and 0.0 < float(value) < np.inf):
+    if not (_is_number(value) and 0.0 < float(value) < np.inf):
         raise ValueError(f"annealing: {name} must be a finite number > 0, got {value!r}.")
 
 
@@ -126,9 +141,9 @@ PRESETS: dict[str, Annealing] = {
     # short and warm enough to leave the initial assignment where that pays; chosen by validation
     "default": Annealing(),
     # lowest energy
-    "thorough": Annealing(2.0, 0.02, 0.005, 2, "transfer", "C"),
+    "thorough": Annealing(2.0, 0.02, 0.005, 2, "transfer", "C", 0.0),
     # as published
-    "paper": Annealing(10.0, 0.05, None, "descent", "zeroing", "absolute"),
+    "paper": Annealing(10.0, 0.05, None, "descent", "zeroing", "absolute", 0.0),
 }
 
 

@@ -31,6 +31,7 @@ from polymargin.solvers.reassignment import (
     MOVED,
     OWN_LOSS,
     OWN_WEIGHT,
+    pulls,
     reassign,
 )
 
@@ -137,6 +138,8 @@ class _Alternation:
         totals, sums = np.zeros(5), empty_totals()
         norm2, cross = stage.products()
         moved = queued = 0
+        balance = 0.0 if self.schedule is None else self.schedule.balance
+        pull = pulls(self.problem.own, duals.cap, self.first, balance)
         for patterns, scores, shift in stage.blocks():
             end = reassign(
                 scores,
@@ -145,6 +148,7 @@ class _Alternation:
                 duals,
                 self.first,
                 float(temperature),
+                pull,
                 float(self.stop.tol),
                 stage.random,
                 self.winner,

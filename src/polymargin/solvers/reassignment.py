@@ -13,10 +13,41 @@ import numpy as np
 from polymargin._jit import jit
 from polymargin.fields import is_ready, push, push_pair
 
-__all__ = ["BEST_LOSS", "DRAWN_LOSS", "MOVED", "OWN_LOSS", "OWN_WEIGHT", "reassign", "restore"]
+__all__ = [
+    "BEST_LOSS",
+    "DRAWN_LOSS",
+    "MOVED",
+    "OWN_LOSS",
+    "OWN_WEIGHT",
+    "pulls",
+    "reassign",
+    "restore",
+]
+
+_LEAST_SHARE = 0.05  # of an even share: what an empty prototype counts as, on top of its examples
 
 # places in the array of totals
 BEST_LOSS, OWN_LOSS, DRAWN_LOSS, OWN_WEIGHT, MOVED = range(5)
+
+
+def pulls(own: np.ndarray, cap: np.ndarray, first: np.ndarray, balance: float) -> np.ndarray:
+    """Factors of the prototypes in a draw: the weight of their examples to the power -balance.
+
+    Weights are counted in even shares of the class, so that neither C nor copies of examples
+    matter.
+
+    Parameters
+    ----------
+    own, cap : (n,) assignment and C_i.
+    first : (n_classes + 1,) as in ``reassign``.
+    """
+    weight = np.bincount(own, weights=cap, minlength=first[-1])
+    if balance == 0.0:
+        return np.ones(len(weight))
+    even = np.add.reduceat(weight, first[:-1]) / np.diff(first)
+    # a class without weight has nothing to draw
+    share = weight / np.repeat(np.where(even > 0.0, even, 1.0), np.diff(first))
+    return (share + _LEAST_SHARE) ** -balance
 
 
 @jit
@@ -27,6 +58,7 @@ def reassign(
     duals: Any,
     first: Any,
     temperature: float,
+    pull: Any,
     tolerance: float,
     random: Any,
     winner: Any,
@@ -34,7 +66,7 @@ def reassign(
     end: int,
     totals: Any,
 ) -> int:
-    """Draw prototypes by (3.5), or at temperature 0 take the one of the smallest slack (A12).
+    """Draw by (3.5) times the pull, or at temperature 0 take the smallest slack (A12).
 
     Parameters
     ----------
@@ -44,6 +76,8 @@ def reassign(
         The prototypes of class c are ``first[c]`` to ``first[c + 1] - 1``.
     temperature : float
         In units of slack; below 0 nothing is reassigned.
+    pull : (R,)
+        Factor of each prototype in the draw, from ``pulls``.
     tolerance : float
         At temperature 0 a slack must fall by more than this.
     random : state of the generator.
@@ -63,6 +97,7 @@ def reassign(
     label = np.empty(size, dtype=np.int32)
     rivals = np.empty(size, dtype=S.dtype)
     slack = np.empty(R)
+    chance = np.empty(R)
     x = random[0]
     for k in range(size):
         label[k] = duals.label[patterns[k]]
@@ -105,19 +140,19 @@ def reassign(
         else:
             total = 0.0
             for r in range(low, high):
-                slack[r] = np.exp((least - slack[r]) / temperature)
-                total += slack[r]
+                chance[r] = pull[r] * np.exp((least - slack[r]) / temperature)
+                total += chance[r]
             x ^= x << np.uint64(13)
             x ^= x >> np.uint64(7)
             x ^= x << np.uint64(17)
             left = np.float64(x >> np.uint64(11)) * (1.0 / 9007199254740992.0) * total
             new = high - 1
             for r in range(low, high):
-                left -= slack[r]
+                left -= chance[r]
                 if left < 0.0:
                     new = r
                     break
-            new_slack = least - temperature * np.log(max(slack[new], 1e-300))
+            new_slack = slack[new]
         totals[DRAWN_LOSS] += duals.cap[p] * new_slack
         if new != own:
             totals[MOVED] += 1.0
