@@ -47,7 +47,7 @@ def data():
 def test_defaults():
     assert Annealing().get_params() == {
         "initial_temperature": 0.5, "cooling": 0.05, "final_temperature": None, "sweeps": 20,
-        "restoration": "transfer", "units": "C", "balance": 0.0,
+        "restoration": "transfer", "units": "C", "balance": 1.0,
     }  # fmt: skip
 
 

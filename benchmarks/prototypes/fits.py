@@ -1,4 +1,4 @@
-"""What the parts share: one timed fit with a seed, and summaries over seeds."""
+"""What the parts share: one processor_seconds fit with a seed, and summaries over seeds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.data import DataSet
 from benchmarks.options import Options
-from benchmarks.timing import timed
+from benchmarks.timing import processor_seconds
 
 __all__ = ["fit_seed", "mean", "note", "percent_wrong", "seeds", "spread"]
 
@@ -33,10 +33,10 @@ def spread(values: list[float]) -> float:
 
 
 def fit_seed(model: Any, data: DataSet) -> dict[str, Any]:
-    """One timed fit: what it reached, and its test error; warnings are kept by name."""
+    """One processor_seconds fit: what it reached, and its test error; warnings are kept by name."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        seconds, _ = timed(model.fit, data.X_train, data.y_train)
+        seconds, _ = processor_seconds(model.fit, data.X_train, data.y_train)
     return {
         "seed": model.random_state,
         "seconds": seconds,

@@ -11,7 +11,7 @@ from benchmarks.data import DataMissingError, DataSet, load
 from benchmarks.options import Options
 from benchmarks.prototypes.fits import fit_seed, note, percent_wrong
 from benchmarks.report import Column, Report, Table, Verdict, judged
-from benchmarks.timing import median, timed
+from benchmarks.timing import median, processor_seconds
 
 __all__ = ["CASES", "Case", "run"]
 
@@ -139,7 +139,7 @@ def measure(
 def measure_svc(C: float, gamma: float, data: DataSet, repeat: int) -> dict[str, Any]:
     """The competitor's side of a row."""
     svc = competitors.libsvm_rbf(C, gamma)
-    seconds, _ = timed(svc.fit, data.X_train, data.y_train)
+    seconds, _ = processor_seconds(svc.fit, data.X_train, data.y_train)
     return {
         "svc_C": C,
         "svc_gamma": gamma,
@@ -154,7 +154,7 @@ def measure_svc(C: float, gamma: float, data: DataSet, repeat: int) -> dict[str,
 def microseconds(model: Any, data: DataSet, calls: int) -> float:
     """Median time of ``predict`` on the whole test part, per example."""
     model.predict(data.X_test)
-    seconds = median(timed(model.predict, data.X_test)[0] for _ in range(calls))
+    seconds = median(processor_seconds(model.predict, data.X_test)[0] for _ in range(calls))
     return 1e6 * seconds / len(data.y_test)
 
 

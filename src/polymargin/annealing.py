@@ -49,7 +49,7 @@ class Annealing(BaseEstimator):
         weight goes to the new prototype, or is given up.
     units : {"C", "absolute"}, default="C"
         "C" counts temperatures in multiples of C, so that they mean the same for every C.
-    balance : float >= 0, default=0.0
+    balance : float >= 0, default=1.0
         How much prototypes with few examples are preferred, so that fewer of them die; 0 is the
         published law.
 
@@ -72,7 +72,7 @@ class Annealing(BaseEstimator):
         sweeps: int | str = 20,
         restoration: str = "transfer",
         units: str = "C",
-        balance: float = 0.0,
+        balance: float = 1.0,
     ) -> None:
         self.initial_temperature = initial_temperature
         self.cooling = cooling

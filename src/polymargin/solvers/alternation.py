@@ -20,7 +20,7 @@ import numpy as np
 
 from polymargin.annealing import Schedule
 from polymargin.certificate import Energy, energy
-from polymargin.history import History, OuterCheck
+from polymargin.history import AnyCheck, History, OuterCheck
 from polymargin.problem import OutOfTimeError, Problem
 from polymargin.solvers.base import Deadline, Progress, Solution, Stop
 from polymargin.solvers.body import empty_totals, screen
@@ -224,13 +224,25 @@ class _Alternation:
         last = _LAST_ROUNDS if is_large and self.schedule is not None else _ROUNDS
         found = self.greedy(last)
         if found.energy is not None and self.is_worse_than_seen(found.energy.value):
+            end = self.history.checks[-1]
             self.go_to(self.best_own)
-            found = self.better(found, self.greedy(last))
+            # its static problem comes first: present prototypes would lead away from it
+            found = self.better(found, end, self.greedy(last, reassigns_first=False))
         return self.exchange(found)
 
-    def better(self, a: PrototypeSolution, b: PrototypeSolution) -> PrototypeSolution:
-        """The one of the lower energy; the problem keeps its assignment."""
+    def better(
+        self, a: PrototypeSolution, end: AnyCheck, b: PrototypeSolution
+    ) -> PrototypeSolution:
+        """The one of the lower energy; the problem keeps its assignment, the history ends with it.
+
+        ``end`` is how the history ended with ``a``.
+        """
         if a.energy is not None and (b.energy is None or not b.energy.value < a.energy.value):
+            last = self.history.checks[-1]
+            a.solution.iterations = last.iteration
+            self.history.checks.append(
+                end._replace(seconds=last.seconds, iteration=last.iteration, steps=last.steps)
+            )
             a, b = b, a
         self.problem.own[:] = b.own
         return b
@@ -325,11 +337,11 @@ class _Alternation:
                 return reason
         return None
 
-    def greedy(self, rounds: int = _ROUNDS) -> PrototypeSolution:
+    def greedy(self, rounds: int = _ROUNDS, reassigns_first: bool = True) -> PrototypeSolution:
         """A14: static problems, each solved closer, until no reassignment improves."""
         rough, closer = (_ROUGH_TOL, _CLOSER) if self.schedule is None else (_ANNEALED_TOL, 0.0)
         tol = max(self.stop.tol, rough)
-        self.step(_GREEDY)
+        self.step(_GREEDY if reassigns_first else _KEEP)
         for _ in range(rounds):
             solution = self.stage.settle(replace(self.stop, tol=tol))
             reason = self.stage.progress.why_stop()
