@@ -1,4 +1,4 @@
-"""Pictures of the documentation: regions of each machine, and gap against seconds of each solver.
+"""Pictures of the documentation: regions, a path, a criterion, and gap against seconds of solvers.
 
 ``python -m benchmarks.pictures [directory]`` draws them with data that come with scikit-learn.
 """
@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.datasets import load_digits, make_blobs
+from sklearn.datasets import load_digits, load_wine, make_blobs
+from sklearn.model_selection import train_test_split
+from sklearn.preprocessing import scale
 
-from polymargin import MulticlassSVC
+from polymargin import MulticlassSVC, regularization_path, tune_radius_margin
 
-__all__ = ["draw_regions", "draw_solvers", "main"]
+__all__ = ["draw_criterion", "draw_path", "draw_regions", "draw_solvers", "main"]
 
 _COLOURS = ("#0072B2", "#E69F00", "#009E73")
 _DASHES = {"block": "-", "cycles": "--", "frank-wolfe": ":"}
@@ -84,6 +86,26 @@ def draw_solvers(path: Path, n: int = 600, seconds: float = 8.0) -> dict[str, An
     return curves
 
 
+def draw_path(path: Path) -> None:
+    """Errors and support vectors along C on the digits."""
+    X, y = load_digits(return_X_y=True)
+    X, X_val, y, y_val = train_test_split(X / 16, y, test_size=0.3, random_state=0, stratify=y)
+    walked = regularization_path(X, y, X_val=X_val, y_val=y_val, random_state=0)
+    figure = _figure((7, 4.2))
+    walked.plot(ax=figure.subplots())
+    figure.savefig(path, dpi=100)
+
+
+def draw_criterion(path: Path) -> None:
+    """The radius-margin bound over C and gamma on wine, and the search on it."""
+    from polymargin.plots import CriterionDisplay
+
+    X, y = load_wine(return_X_y=True)
+    figure = _figure((7, 4.6))
+    CriterionDisplay.from_tuning(tune_radius_margin(scale(X), y), ax=figure.subplots())
+    figure.savefig(path, dpi=100)
+
+
 def _figure(size: tuple[float, float]) -> Any:
     module: Any = importlib.import_module("matplotlib.figure")
     return module.Figure(figsize=size, layout="constrained")
@@ -92,6 +114,8 @@ def _figure(size: tuple[float, float]) -> Any:
 def main(folder: Path) -> None:
     """Draw all pictures into a directory and print when each solver passed each gap."""
     draw_regions(folder / "machines.png")
+    draw_path(folder / "path.png")
+    draw_criterion(folder / "criterion.png")
     for name, history in draw_solvers(folder / "solvers.png").items():
         times = []
         for gap in (1e-1, 1e-2, 1e-3, 1e-5):
