@@ -31,7 +31,16 @@ _SINGLE_PRECISION_TOL = 1e-4
 _NEAR = 0.2  # examples that stay in the working set of the next solve
 
 
+_KEPT = 3  # points: the one that a solve returns may not be the last that was judged
+
+
+class _PathProgress(RememberingProgress):
+    kept = _KEPT
+
+
 class _MachinePathProgress(Memory, MachineProgress):
+    kept = _KEPT
+
     def judged(self, support: np.ndarray, tau: np.ndarray) -> Judgement:
         def judge_it(out: np.ndarray) -> Judgement:
             return judge_machine(self.problem, support, tau, self.hint, out)
@@ -42,7 +51,7 @@ class _MachinePathProgress(Memory, MachineProgress):
 class _KnownSweeps(Sweeps):
     """Sweeps from a point of known scores and prototypes: no product before the first pass."""
 
-    progress: RememberingProgress
+    progress: _PathProgress
     known: np.ndarray | None = None
     gives_extra = False  # points are solved as well as their mixtures need it, and no better
 
@@ -73,7 +82,7 @@ class _LastingSet(WorkingSet):
     is computed for them.
     """
 
-    progress: RememberingProgress
+    progress: _PathProgress
     near = _NEAR
     is_known = False
     is_running = False
@@ -193,7 +202,7 @@ class _LinearPath(PathSolver):
             run.begin(start)
             if self.rates:
                 run.rate = self.rates[min(self.rates, key=lambda C: abs(np.log(C / self.C)))]
-        progress = RememberingProgress(self.problem, stop, History(), run.support, self.deadline)
+        progress = _PathProgress(self.problem, stop, History(), run.support, self.deadline)
         run.progress = progress
         solution = run.run()
         if run.rate is not None:
@@ -216,7 +225,7 @@ class _KernelPath(PathSolver):
         else:
             assert self.alive is not None
             run = self.alive
-        progress = RememberingProgress(self.problem, stop, History(), run.support, self.deadline)
+        progress = _PathProgress(self.problem, stop, History(), run.support, self.deadline)
         run.progress = progress
         try:
             if fresh:

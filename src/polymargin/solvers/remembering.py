@@ -20,16 +20,16 @@ class Memory:
     """Keeps what the judge saw: the last points, and the scores of all patterns."""
 
     problem: Problem
+    kept = 1
 
     def remember(
         self, support: np.ndarray, point: np.ndarray, judge_it: Callable[[np.ndarray], Judgement]
     ) -> Judgement:
+        known: list[Judged] = getattr(self, "seen", [])
+        self.seen = known[1 - self.kept :] if self.kept > 1 else []  # makes room first
         scores = np.zeros((self.problem.n_patterns, self.problem.n_prototypes))
         judgement = judge_it(scores)
-        self.seen: list[Judged] = [
-            *getattr(self, "seen", [])[-2:],
-            (support, point, scores, judgement),
-        ]
+        self.seen.append((support, point, scores, judgement))
         return judgement
 
     def recall(self, support: np.ndarray) -> Judged | None:
