@@ -167,7 +167,8 @@ class LargeMarginClassifier(CallbackSupport, ClassifierMixin, BaseEstimator):
         problem = Problem(
             machine, ready.kernel, ready.data, ready.label, ready.cap, own, prototype_class, n_jobs
         )
-        problem.known_norms = ready.norms
+        if ready.norms is not None:
+            problem.norms = ready.norms  # of this problem alone: other rows compute their own
         problem.has_free_bias = self._intercept_kind(machine) == "free"
         problem.kernel_psd = check_kernel(problem)
         return problem

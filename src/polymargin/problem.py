@@ -42,8 +42,6 @@ class Problem:
         That intercept at the last check of a run, for those who watch it.
     known_rows : KnownRows or None
         Kernel rows that stay at hand because the same problem is judged many times.
-    known_norms : (n,) or None
-        Squared norms of the rows of X, where they were needed before.
     """
 
     machine: Machine
@@ -59,7 +57,6 @@ class Problem:
     has_free_bias: bool = False
     present_bias: np.ndarray | None = field(default=None)
     known_rows: KnownRows | None = field(default=None)
-    known_norms: np.ndarray | None = field(default=None)
 
     @property
     def n_patterns(self) -> int:
@@ -83,7 +80,7 @@ class Problem:
         """Squared norms of the rows, where the kernel is made of them."""
         if self.kernel.name == "precomputed" or self.kernel.function is not None:
             return None
-        return squared_norms(self.X) if self.known_norms is None else self.known_norms
+        return squared_norms(self.X)
 
     @cached_property
     def diagonal(self) -> np.ndarray:
