@@ -150,7 +150,10 @@ class Mixture:
 
     @property
     def support(self) -> np.ndarray:
-        return np.unique(np.concatenate([np.empty(0, int), *(k.support for _, k in self._knots())]))
+        knots = [knot for _, knot in self._knots()]
+        if len(knots) == 1:
+            return knots[0].support  # in order, each once
+        return np.unique(np.concatenate([np.empty(0, int), *(knot.support for knot in knots)]))
 
     @property
     def n_support(self) -> int:
