@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numba import types
-from numba.extending import overload
+from numba.extending import overload, register_jitable
 
 from polymargin._jit import FASTMATH, jit
 
@@ -234,9 +234,7 @@ def _push_pair_sparse(field: Any, i: Any, r: Any, s: Any, amount: Any) -> None:
 def _push_list_sparse(field: Any, i: Any, active: Any, count: Any, change: Any) -> None:
     width = field.V.shape[1]
     if _LANES * count <= width:
-        for q in range(count):
-            if change[q] != 0.0:
-                push(field, i, np.intp(active[i, q]), change[q])
+        _push_each(field, i, active, count, change)
         return
     for lane in range(width):
         field.total[lane] = 0.0
@@ -251,6 +249,7 @@ def _push_list_sparse(field: Any, i: Any, active: Any, count: Any, change: Any) 
             field.V[t, lane] += value * field.total[lane]
 
 
+@register_jitable
 def _push_each(field: Any, i: Any, active: Any, count: Any, change: Any) -> None:
     for q in range(count):
         if change[q] != 0.0:

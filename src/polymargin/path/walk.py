@@ -306,8 +306,6 @@ class Walk:
         started = time.perf_counter()
         tol = share * self.deadline.stop.tol
         knot = shared.solver.solve(C, start, tol)
-        if shared.validation is not None:
-            knot.validation_scores = self.validation_scores(knot)
         knot.seconds = time.perf_counter() - started
         shared.n_solves += 1
         self.tell()
@@ -329,7 +327,12 @@ class Walk:
 
     def values(self, C: float, mixture: Mixture) -> Values:
         self.shared.set_C(C)
-        labels = None if self.shared.validation is None else self.shared.validation[1]
+        labels = None
+        if self.shared.validation is not None:
+            labels = self.shared.validation[1]
+            for knot in (mixture.left, mixture.right):
+                if knot is not None and knot.validation_scores is None:
+                    knot.validation_scores = self.validation_scores(knot)
         return values_at(self.shared.problem, C, mixture, self.shared.ready.classes, labels)
 
     def validation_scores(self, knot: Knot) -> np.ndarray:
@@ -371,8 +374,8 @@ class Walk:
         share = max(_COARSE, _ROUGH_TOL / self.deadline.stop.tol)
         rough = self.solve(C, None, share)
         self.rough.append(rough)
-        values = self.values(C, mixture_of(self.shared.problem, rough, None, C))
-        return 1.0 - 0.5 * values.norm2 / max(values.primal, 1e-300)
+        norm2 = mixture_of(self.shared.problem, rough, None, C).norm2 * rough.scale**2
+        return 1.0 - 0.5 * norm2 / max(rough.certificate.primal, 1e-300)
 
 
 def bounded_margin_C(problem: Problem, weight: np.ndarray) -> float:

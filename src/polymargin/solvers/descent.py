@@ -297,9 +297,10 @@ class BlockDescent:
         stage = self.stage
         if not self.single or not isinstance(stage, LinearStage) or self.problem.has_free_bias:
             return None
-        norm2 = stage.norm2(self.blocks.V, self.blocks.V)
-        size2 = norm2 * float(self.problem.diagonal.max())
-        return packed_rows(stage.field, self.queue[:end], self.slot, size2)
+        V = self.blocks.V
+        return packed_rows(
+            stage.field, self.queue[:end], self.slot, lambda: stage.norm2(V, V), self.problem
+        )
 
     # -- checks ------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ visited, in random order, until their estimated share of the gap has fallen far 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -286,13 +287,11 @@ class Sweeps:
 
     def pack(self, end: int, few: float = FEW) -> PackedField | None:
         """The rows in play packed, where that pays."""
-        field = self.field
-        if not self.single or self.problem.centre is not None or isinstance(field, SparseField):
+        if not self.single or self.problem.centre is not None:
             return None
-        if field.X.shape[1] < _LONG_ROW or end > few * len(field.X):
-            return None  # before the norm is computed, which costs as much as some passes
-        size2 = self.norm2 * float(self.problem.diagonal.max())
-        return packed_rows(self.field, self.queue[:end], self.slot, size2, few)
+        return packed_rows(
+            self.field, self.queue[:end], self.slot, lambda: self.norm2, self.problem, few
+        )
 
     def until_check(self, relative: float) -> int:
         """Passes until the gap will be small enough if it goes on falling as it did."""
@@ -442,17 +441,24 @@ def _is_single(problem: Problem, tol: float) -> bool:
 
 
 def packed_rows(
-    field: Any, patterns: np.ndarray, slot: np.ndarray, size2: float, few: float = FEW
+    field: Any,
+    patterns: np.ndarray,
+    slot: np.ndarray,
+    norm2: Callable[[], float],
+    problem: Problem,
+    few: float = FEW,
 ) -> PackedField | None:
     """The rows in play as float32 side by side, where they are long and few.
 
     Passes wait for memory: half of it, and in one piece, is 1.5 times faster.  ``slot`` (n,)
-    receives the places; ``size2`` is the square of what scores may be, ||M||^2 max K_ii.
+    receives the places; ``norm2`` tells ||M||^2, and is asked only where all else is well.
     """
     if not isinstance(field, DenseField):
         return None
     n, width = field.X.shape
-    if width < _LONG_ROW or len(patterns) > few * n or size2 > _LARGEST_SCORE**2:
+    if width < _LONG_ROW or len(patterns) > few * n:
+        return None
+    if norm2() * float(problem.diagonal.max()) > _LARGEST_SCORE**2:
         return None
     rows = np.empty((len(patterns), width), dtype=np.float32)
     pack_rows(field.X, patterns, rows, slot)
