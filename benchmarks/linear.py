@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from benchmarks import competitors
@@ -164,21 +165,16 @@ def take_turns(
     C: float, X: Any, y: np.ndarray, tol: float, seeds: range, runs: int
 ) -> dict[str, list[float]]:
     """Processor seconds of both sides for every seed, the least of some turns."""
-    ours, theirs = [], []
+    least: dict[str, dict[int, float]] = {"ours": {}, "liblinear": {}}
     for seed in seeds:
-        pairs = [
-            (
-                processor_seconds(competitors.ours_linear(C, seed).fit, X, y)[0],
-                processor_seconds(competitors.liblinear(C, tol, seed).fit, X, y)[0]
-                if seed < runs
-                else np.inf,
-            )
-            for _ in range(TURNS)
-        ]
-        ours.append(min(pair[0] for pair in pairs))
+        sides = {"ours": competitors.ours_linear(C, seed)}
         if seed < runs:
-            theirs.append(min(pair[1] for pair in pairs))
-    return {"ours": ours, "liblinear": theirs}
+            sides["liblinear"] = competitors.liblinear(C, tol, seed)
+        for _ in range(TURNS):
+            for side, model in sides.items():
+                seconds = processor_seconds(clone(model).fit, X, y)[0]
+                least[side][seed] = min(seconds, least[side].get(seed, np.inf))
+    return {side: list(found.values()) for side, found in least.items()}
 
 
 def fit_ours(C: float, X: Any, y: np.ndarray, seed: int) -> dict[str, Any]:

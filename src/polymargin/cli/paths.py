@@ -58,10 +58,11 @@ def path(
     recipe = take_recipe(options)
     if recipe.is_hull:
         raise click.UsageError("-m HULL has no C, so there is no path.")
-    listed = recipe.C not in ("auto", ["auto"])
-    if wide and listed:
-        raise click.UsageError("--wide finds values of C; leave out -c.")
-    Cs = recipe.C if listed else "wide" if wide else "auto"
+    Cs: Any = "wide" if wide else "auto"
+    if not recipe.leaves_C_open:
+        if wide:
+            raise click.UsageError("--wide finds values of C; leave out -c.")
+        Cs = recipe.C
     for name, values in (("-p", recipe.prototypes), ("-g", recipe.gamma)):
         if isinstance(values, list) and len(values) > 1:
             raise click.UsageError(f"{name} takes one value here.")
@@ -260,7 +261,7 @@ def _descend(
             y,
             kernel=recipe.kernel,
             parameters=("C", "gamma") if has_width else ("C",),
-            C=None if recipe.C in ("auto", ["auto"]) else base.C,
+            C=None if recipe.leaves_C_open else base.C,
             gamma=base.gamma,
             degree=recipe.degree,
             coef0=recipe.coef0,

@@ -104,6 +104,11 @@ class Recipe:
         return self.machine == "MP"
 
     @property
+    def leaves_C_open(self) -> bool:
+        """Whether no value of C was given, alone or in a list."""
+        return self.C in ("auto", ["auto"])
+
+    @property
     def has_choice(self) -> bool:
         """Whether something is left to be picked on a validation part."""
         return self.eta is None if self.is_hull else self.C == "auto"
