@@ -404,7 +404,8 @@ def is_ready(field: Any, i: Any) -> bool:
     return bool(_VERBS["is_ready"][type(field)](field, i))
 
 
-_OPTIONS = {"fastmath": set(FASTMATH)}
+# see ``inlined``: a verb that stays a call costs more than what it does
+_OPTIONS = {"fastmath": set(FASTMATH), "forceinline": True}
 
 
 def _compiled(verb: str, field: Any) -> Any:

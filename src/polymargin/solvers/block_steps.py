@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from polymargin._jit import jit
+from polymargin._jit import inlined
 
 __all__ = ["box_step", "simplex_step"]
 
 
-@jit
+@inlined
 def box_step(
     z: Any, low: Any, high: Any, first: int, count: int, kappa: float, u: float, t: float, new: Any
 ) -> float:
@@ -77,7 +77,7 @@ def box_step(
     return total
 
 
-@jit
+@inlined
 def simplex_step(
     G: Any, v: Any, sign: Any, first: int, count: int, cap: float, A: float, kappa: float, new: Any
 ) -> None:

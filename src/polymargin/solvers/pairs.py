@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from polymargin._jit import jit
+from polymargin._jit import inlined, jit
 
 __all__ = ["BUDGET", "DONE", "MISSING", "descend_pairs", "list_active"]
 
 DONE, BUDGET, MISSING = 0, 1, 2
 
 
-@jit
+@inlined
 def most_violating(g: Any, u: Any, cap: Any, active: Any, first: Any) -> tuple[Any, Any, Any]:
     """The class of the largest g_j - g_i over u_i < cap, u_j > 0 (7.6): its violation, k and i."""
     worst, where, receiver = 0.0, -1, -1
@@ -34,7 +34,7 @@ def most_violating(g: Any, u: Any, cap: Any, active: Any, first: Any) -> tuple[A
     return worst, where, receiver
 
 
-@jit
+@inlined
 def best_partner(
     row: Any, i: Any, diagonal: Any, g: Any, u: Any, active: Any, begin: Any, end: Any
 ) -> Any:
@@ -54,7 +54,7 @@ def best_partner(
     return partner
 
 
-@jit
+@inlined
 def move(i: Any, j: Any, step: Any, u: Any, cap: Any) -> Any:
     """Weight from j to i, at most what j has and i may get; bounds are met exactly."""
     if step >= u[j] and u[j] <= cap[i] - u[i]:

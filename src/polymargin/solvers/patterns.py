@@ -17,12 +17,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from polymargin._jit import jit
+from polymargin._jit import inlined
 
 __all__ = ["crammer_singer_step"]
 
 
-@jit
+@inlined
 def crammer_singer_step(
     F: Any, tau: Any, count: int, own_at: int, cap: float, A: float, B: Any, new: Any
 ) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from polymargin._jit import jit
+from polymargin._jit import inlined, jit
 from polymargin.solvers.smo_steps import best_pair, exact_step, optimise_pattern
 
 __all__ = [
@@ -40,7 +40,7 @@ GAIN, STEPS, VISITS, HITS = range(4)
 _SUPPORT = 1e-12  # of C: weight below this is rounding, not support
 
 
-@jit
+@inlined
 def _gather(F: Any, duals: Any, p: int, at: Any, f: Any, alpha: Any) -> int:
     """A_p with the own prototype first, its scores and variables; their number."""
     own = duals.own[p]

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from polymargin._jit import jit
+from polymargin._jit import inlined, jit
 from polymargin.solvers.patterns import crammer_singer_step
 
 __all__ = ["ALL_PAIRS", "BASIC", "CODES", "EXACT", "FIXED_POINT", "OPT_KKT", "optimise_pattern"]
@@ -37,7 +37,7 @@ _MOST_ITERATIONS = 100_000  # of the fixed point
 _NEARLY_ALL = 1.0 - 1e-12
 
 
-@jit
+@inlined
 def pair_step(f: Any, alpha: Any, a: int, b: int, cap: float, A: float) -> float:
     """A1: the clipped step along the pair (a, b)."""
     wanted = f[b] - f[a]
@@ -55,7 +55,7 @@ def pair_step(f: Any, alpha: Any, a: int, b: int, cap: float, A: float) -> float
     return min(max(v, low), high)
 
 
-@jit
+@inlined
 def pair_gain(f: Any, a: int, b: int, v: float, A: float) -> float:
     """(3.1), in 2D."""
     wanted = f[b] - f[a]
@@ -64,7 +64,7 @@ def pair_gain(f: Any, a: int, b: int, v: float, A: float) -> float:
     return 2.0 * v * (wanted - v * A)
 
 
-@jit
+@inlined
 def pair_update(f: Any, alpha: Any, a: int, b: int, v: float, cap: float, A: float) -> None:
     """A2 on the pattern's own scores; a clipped variable is put on its bound exactly."""
     alpha[b] = 0.0 if v == -alpha[b] else alpha[b] + v
@@ -76,7 +76,7 @@ def pair_update(f: Any, alpha: Any, a: int, b: int, v: float, cap: float, A: flo
     f[b] -= v * A
 
 
-@jit
+@inlined
 def best_pair(f: Any, alpha: Any, count: int, cap: float, A: float) -> tuple[float, int, int]:
     """The canonical pair of the largest clipped gain, and the gain in 2D.
 
@@ -97,7 +97,7 @@ def best_pair(f: Any, alpha: Any, count: int, cap: float, A: float) -> tuple[flo
     return best, best_a, best_b
 
 
-@jit
+@inlined
 def basic(f: Any, alpha: Any, count: int, cap: float, A: float) -> float:
     """A3: one step of the best pair."""
     V, a, b = best_pair(f, alpha, count, cap, A)
@@ -106,7 +106,7 @@ def basic(f: Any, alpha: Any, count: int, cap: float, A: float) -> float:
     return 0.5 * V
 
 
-@jit
+@inlined
 def all_pairs(f: Any, alpha: Any, count: int, cap: float, A: float, phi: float) -> float:
     """A4: every pair in turn until a sweep gains no more than ``phi`` in 2D."""
     total = 0.0
@@ -127,7 +127,7 @@ def all_pairs(f: Any, alpha: Any, count: int, cap: float, A: float, phi: float) 
     return 0.5 * total
 
 
-@jit
+@inlined
 def opt_kkt(f: Any, alpha: Any, count: int, cap: float, A: float, phi: float) -> float:
     """A5: the best of the (up to three) pairs that violate the KKT conditions most."""
     total = 0.0
@@ -163,7 +163,7 @@ def opt_kkt(f: Any, alpha: Any, count: int, cap: float, A: float, phi: float) ->
     return 0.5 * total
 
 
-@jit
+@inlined
 def block_gain(F: Any, alpha: Any, new: Any, count: int, A: float) -> float:
     """Gain in D of going from tau to ``new`` (A7 step 4).
 
@@ -180,7 +180,7 @@ def block_gain(F: Any, alpha: Any, new: Any, count: int, A: float) -> float:
     return gain
 
 
-@jit
+@inlined
 def exact_step(f: Any, alpha: Any, count: int, cap: float, A: float, work: Any) -> float:
     """A7 into ``work[2]`` (as tau); the gain in D."""
     F, tau, new, B = work[0], work[1], work[2], work[3]
@@ -193,7 +193,7 @@ def exact_step(f: Any, alpha: Any, count: int, cap: float, A: float, work: Any) 
     return block_gain(F, alpha, new, count, A)
 
 
-@jit
+@inlined
 def fixed_point_step(
     f: Any, alpha: Any, count: int, cap: float, A: float, phi: float, work: Any
 ) -> float:
@@ -234,7 +234,7 @@ def fixed_point_step(
     return block_gain(F, alpha, new, count, A)
 
 
-@jit
+@inlined
 def _settle(alpha: Any, count: int, cap: float) -> None:
     """The own variable is the sum of the others, or the cap where that is missed by rounding.
 

@@ -135,7 +135,7 @@ class Sweeps:
         self.visit_cost = 1e-9 * (30.0 + (3.0 if sp.issparse(problem.X) else 0.3) * width)
         self.check_cost = 1e-9 * n * R * (2.0 + 0.1 * width)
         self.budget = Budget(30.0 + width)
-        self.block = max(256, min(8192, 65536 // R))
+        self.block = max(256, min(8192, 16384 // R))
         self.latest: tuple[int, float] | None = None
         self.rate: float | None = None
         self.expects_end = False
