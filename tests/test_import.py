@@ -14,7 +14,7 @@ SOURCE = Path(polymargin.__file__).parent
 
 # A module imports only from rows above its own, never from its own row or below.
 ORDER = [
-    {"exceptions", "_extras", "_jit", "_threads", "_writing"},
+    {"exceptions", "_extras", "_jit", "_memory", "_threads", "_writing"},
     {"kernels", "machines", "encoding", "annealing", "initialization", "circulation"}
     | {"pattern_smo", "monitoring"},
     {"fields", "biases"},

@@ -11,6 +11,7 @@ from sklearn.base import clone
 from sklearn.metrics.pairwise import pairwise_kernels
 
 from polymargin import MulticlassSVC
+from polymargin.kernels import dense_scores
 
 
 @pytest.fixture
@@ -289,3 +290,17 @@ def test_strongly_indefinite_ends(overlapping):
             assert "definite" in str(error)  # noqa: PT017
         else:
             assert model.certificate_.kernel_psd is False
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(7, 3), (700, 600), (65, 2000), (0, 600)])
+def test_scores_of_long_rows_in_pieces_are_the_product(shape, dtype):
+    random = np.random.default_rng(0)
+    X, W = random.normal(size=(2 * shape[0], shape[1])), random.normal(size=(5, shape[1]))
+    X, W = X.astype(dtype)[::2], W.astype(dtype)  # rows that do not lie side by side
+    found = dense_scores(W, X)
+    assert found.dtype == dtype
+    assert found.flags.c_contiguous
+    np.testing.assert_allclose(
+        found, W @ X.T, rtol=1e-4 if dtype == np.float32 else 1e-11, atol=1e-4
+    )

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from polymargin.kernels import sparse_block
+from polymargin.kernels import dense_scores, sparse_block
 from polymargin.problem import Problem, row_blocks, run_blocks
 
 __all__ = [
@@ -268,7 +268,7 @@ class _Scores:
         if sp.issparse(X):
             scores = np.ascontiguousarray((_as_float64(X[rows]) @ self.columns).T)
         else:
-            scores = self.W @ _as_float64(X[rows]).T
+            scores = dense_scores(self.W, _as_float64(X[rows]))
         scores += self.intercept[:, None]
         return scores
 

@@ -14,6 +14,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from polymargin._callbacks import FitReporter, with_callbacks
+from polymargin._memory import rows_of
 from polymargin.certificate import prototypes
 from polymargin.classifier import LargeMarginClassifier, Prepared
 from polymargin.exceptions import CollapsedModelWarning, warn_user
@@ -287,7 +288,9 @@ class ConvexHullSVC(LargeMarginClassifier):
             "eta_": eta,
             "weights_": weights,
             "support_": ready.kept[support],
-            "support_vectors_": (np.empty((0, 0)) if precomputed else ready.X[ready.kept[support]]),
+            "support_vectors_": (
+                np.empty((0, 0)) if precomputed else rows_of(ready.X, ready.kept[support])
+            ),
             "dual_coef_": tau,
             "intercept_": -shift,
             "_kernel": ready.kernel,

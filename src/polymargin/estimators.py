@@ -14,6 +14,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from polymargin._callbacks import FitReporter, with_callbacks
+from polymargin._memory import rows_of
 from polymargin._threads import single_threaded_libraries
 from polymargin.biases import pair_margins
 from polymargin.exceptions import warn_user
@@ -370,7 +371,7 @@ class MulticlassSVC(TunedClassifier):
                     start=np.zeros((len(classes), len(classes))),
                 )
             else:
-                found["support_vectors_"] = X[support]
+                found["support_vectors_"] = rows_of(X, support)
             if W is not None:
                 if len(classes) == 2:
                     W, intercept = W[1:] - W[:1], intercept[1:] - intercept[:1]
@@ -389,8 +390,9 @@ class MulticlassSVC(TunedClassifier):
         judgement = solution.judgement
         scale = judgement.scale
         W = None if judgement.W is None else judgement.W * scale
+        tau = solution.tau if scale == 1.0 else solution.tau * scale  # it may be large
         attributes = reporter.attributes(
-            kept[solution.support], solution.tau * scale, W, judgement.intercept * scale
+            kept[solution.support], tau, W, judgement.intercept * scale
         )
         for name in ("coef_", "intercept_"):
             self.__dict__.pop(name, None)

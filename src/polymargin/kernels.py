@@ -12,9 +12,21 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-__all__ = ["KERNELS", "Kernel", "resolve_gamma", "scaled", "sparse_block", "squared_norms"]
+__all__ = [
+    "KERNELS",
+    "Kernel",
+    "dense_scores",
+    "resolve_gamma",
+    "scaled",
+    "sparse_block",
+    "squared_norms",
+]
 
 Block = np.ndarray
+
+_LONG_ROW = 512
+_IN_PLACE = 500_000
+"""Multiplications that OpenBLAS does without packing its operands first (its limit: a million)."""
 
 
 def sparse_block(X: Any) -> int:
@@ -35,12 +47,29 @@ def squared_norms(X: Any) -> np.ndarray:
             norms[start : start + step] = np.bincount(owner, data * data, len(ends) - 1)
         return norms
     if X.dtype == np.float64:
-        return np.einsum("ij,ij->i", X, X)
+        return np.asarray(np.vecdot(X, X))
     norms = np.empty(X.shape[0])
     for start in range(0, X.shape[0], 4096):
         rows = X[start : start + 4096].astype(np.float64)
-        norms[start : start + 4096] = np.einsum("ij,ij->i", rows, rows)
+        norms[start : start + 4096] = np.vecdot(rows, rows)
     return norms
+
+
+def dense_scores(W: np.ndarray, X: np.ndarray) -> np.ndarray:
+    """Inner products (R, k) of the rows of W and X.
+
+    With long rows and few W a product waits for the memory of X, and packing X first costs a
+    quarter of the time: small pieces spare it.
+    """
+    piece = _IN_PLACE // max(W.size, 1)
+    if X.shape[1] < _LONG_ROW or piece < 16 or len(X) < 2 * piece:
+        return np.asarray(W @ X.T)
+    whole = len(X) - len(X) % piece
+    scores = np.empty((len(X), len(W)), dtype=np.result_type(W, X))
+    pieces = scores[:whole].reshape(-1, piece, len(W))
+    np.matmul(X[:whole].reshape(-1, piece, X.shape[1]), W.T, out=pieces)
+    np.matmul(X[whole:], W.T, out=scores[whole:])
+    return np.ascontiguousarray(scores.T)
 
 
 def scaled(X: Any, factor: Any) -> Any:

@@ -18,6 +18,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from polymargin._callbacks import FitReporter, with_callbacks
+from polymargin._memory import rows_of
 from polymargin._threads import single_threaded_libraries
 from polymargin.annealing import Annealing, Schedule, find_annealing
 from polymargin.classifier import Prepared
@@ -367,7 +368,7 @@ class MultiPrototypeSVC(PrototypeClassifier):
             if kernel.name == "precomputed":
                 found["support_vectors_"] = np.empty((0, 0))
             else:
-                found["support_vectors_"] = X[support]
+                found["support_vectors_"] = rows_of(X, support)
             if W is not None:
                 found["prototypes_"] = W
             return found

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from polymargin._memory import Pages
 from polymargin.kernels import scaled
 from polymargin.problem import Problem, row_blocks, run_blocks
 
@@ -53,7 +54,8 @@ class KernelRows:
 
     def _allocate(self, width: int) -> None:
         capacity = min(width, max(self.cells // width, 2))
-        self.rows = np.empty((capacity, width), dtype=self.dtype)
+        self.pages = Pages((capacity, width), self.dtype)
+        self.rows = self.pages.array
         self.slot = np.full(width, -1, dtype=np.int64)
         self.owner = np.full(capacity, -1, dtype=np.int64)
         self.used = np.zeros(capacity, dtype=np.int64)
@@ -121,6 +123,8 @@ class KernelRows:
     def _fill(self, positions: np.ndarray, columns: slice) -> None:
         """Compute the rows of consecutive positions into their own places."""
         first = int(positions[0]) if len(positions) else 0
+
+        self.pages.take(first, first + len(positions))
 
         def work(block: slice) -> None:
             chosen = positions[block]

@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from polymargin._memory import fresh
 from polymargin.certificate import prototypes
 from polymargin.fields import DenseField, PackedField, SparseField, pack_rows, sparse_scores
 from polymargin.history import History
+from polymargin.kernels import dense_scores
 from polymargin.problem import Problem, as_read_only, row_blocks
 from polymargin.solvers.barrier import PlainLeap
 from polymargin.solvers.base import (
@@ -122,7 +124,7 @@ class Sweeps:
         kind = RememberingProgress if _is_large(problem) else Progress
         self.progress: Progress = kind(problem, stop, history, self.support, deadline)
         self.is_cold = start is None
-        tau = np.zeros((n, R)) if start is None else np.ascontiguousarray(start, dtype=np.float64)
+        tau = fresh((n, R)) if start is None else np.ascontiguousarray(start, dtype=np.float64)
         self.duals = make_duals(problem, slice(None), tau)
         self.single = _is_single(problem, stop.tol)
         self.field, self.place = make_field(
@@ -179,8 +181,8 @@ class Sweeps:
             return out
         if self.single and (field.X.dtype == np.float32 or len(field.W) >= _WORTH_CASTING):
             block = field.X[rows].astype(np.float32, copy=False)
-            return np.asarray(field.W.astype(np.float32) @ block.T)
-        return np.asarray(field.W @ field.X[rows].T)
+            return dense_scores(field.W.astype(np.float32), block)
+        return dense_scores(field.W, field.X[rows])
 
     def screen(self, rows: slice, end: int, hard_cap: float, totals: np.ndarray) -> int:
         """Screen a block of rows; the new end of the queue comes back."""
