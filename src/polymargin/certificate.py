@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from polymargin.kernels import dense_scores, sparse_block
+from polymargin.kernels import IN_PLACE, dense_scores, sparse_block
 from polymargin.problem import Problem, row_blocks, run_blocks
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
 ]
 
 _BLOCK_BYTES = 4_000_000
+_FEWEST_ROWS = 32
 _A_HAIR_MORE = 1.0 + 1e-11
 """A model is scaled to a margin this much above 1: rounded scores must not cost C times a slack."""
 
@@ -101,6 +102,9 @@ def prototypes(problem: Problem, support: np.ndarray, tau: np.ndarray) -> np.nda
         return np.ascontiguousarray(V.T)
     W = np.zeros((tau.shape[1], X.shape[1]))
     size = _block_rows(X.shape[1])
+    unpacked = IN_PLACE // max(W.size, 1)
+    if unpacked >= _FEWEST_ROWS:
+        size = min(size, unpacked)  # small pieces also stay in the cache
     if 2 * len(support) >= len(X) and X.shape[1] > tau.shape[1]:
         # most rows take part and rows are long: slices of X are cheaper than gathered rows
         full = np.zeros((len(X), tau.shape[1]))

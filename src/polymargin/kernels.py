@@ -13,6 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 __all__ = [
+    "IN_PLACE",
     "KERNELS",
     "Kernel",
     "dense_scores",
@@ -24,8 +25,8 @@ __all__ = [
 
 Block = np.ndarray
 
-_LONG_ROW = 512
-_IN_PLACE = 500_000
+_LONG_ROW = 128
+IN_PLACE = 250_000
 """Multiplications that OpenBLAS does without packing its operands first (its limit: a million)."""
 
 
@@ -61,7 +62,7 @@ def dense_scores(W: np.ndarray, X: np.ndarray) -> np.ndarray:
     With long rows and few W a product waits for the memory of X, and packing X first costs a
     quarter of the time: small pieces spare it.
     """
-    piece = _IN_PLACE // max(W.size, 1)
+    piece = IN_PLACE // max(W.size, 1)
     if X.shape[1] < _LONG_ROW or piece < 16 or len(X) < 2 * piece:
         return np.asarray(W @ X.T)
     whole = len(X) - len(X) % piece

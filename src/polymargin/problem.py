@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from polymargin._memory import Pages
 from polymargin.kernels import Kernel, squared_norms
 from polymargin.machines import Machine
 
@@ -111,13 +112,15 @@ class KnownRows:
         self.problem = replace(problem, X=X)
         n = problem.n_patterns
         self.place = np.full(n, -1)
-        self.rows = np.empty((n, n))  # memory is taken as it is written
+        self.pages = Pages((n, n), np.float64)
+        self.rows = self.pages.array
         self.count = 0
 
     def scores(self, support: np.ndarray, tau: np.ndarray) -> np.ndarray:
         """(R, n) scores of all patterns by the coefficients of the support."""
         new = support[self.place[support] < 0]
         first, n = self.count, len(self.place)
+        self.pages.take(first, first + len(new))
 
         def work(block: slice) -> None:
             target = slice(first + block.start, first + block.stop)

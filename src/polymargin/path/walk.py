@@ -53,7 +53,7 @@ _FAR = 3.0  # factor of C from which on a solution is no good start for another
 _RANGES: dict[str, tuple[float, float | None]] = {"auto": (1.0 / 3.0, 100.0), "wide": (0.05, None)}
 _FULL_WEIGHT = 0.9
 _STEP, _STEPS = 10.0, 4
-_ROUGH_TOL, _SOME_EXAMPLES = 0.01, 500
+_ROUGH_TOL, _SOME_EXAMPLES = 0.03, 500
 
 
 @dataclass
@@ -359,7 +359,7 @@ class Walk:
     def highest_C(self, low: float, losses: float) -> float:
         """The first of some steps up from the lowest C with so small a share of losses."""
         steps = [low * _STEP**k for k in range(1, _STEPS + 1)]
-        at = _STEPS // 2 - 1
+        at = _STEPS // 2
         found: dict[int, bool] = {}
         while at not in found and not (found and self.deadline.why_end()):
             found[at] = self.share_of_losses(steps[at]) <= losses
