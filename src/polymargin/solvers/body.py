@@ -224,36 +224,34 @@ def descend(
         own_at = 0 if all_active[p, 0] == own else -1
         highest = -np.inf
         lowest = np.inf
-        for q in range(count):
-            tau[q] = all_tau[p, np.intp(all_active[p, q])]
-            slack[q] = -tau[q]
         if own_at == 0:
             F[0] -= 1.0
-            slack[0] += cap
         for q in range(count):
+            t_q = all_tau[p, np.intp(all_active[p, q])]
+            tau[q] = t_q
+            room = -t_q
+            if q == own_at:
+                room += cap
+            slack[q] = room
             highest = F[q] if F[q] > highest else highest
-            held = F[q] if slack[q] > 0.0 else np.inf
+            held = F[q] if room > 0.0 else np.inf
             lowest = held if held < lowest else lowest
         gap = 0.0
-        q = 0
-        while q < count:
-            if slack[q] <= 0.0 and F[q] < lowest:
-                # (1.8): no room to lose weight, and not wanted: out of the list
-                count -= 1
-                gone = all_active[p, q]
-                all_active[p, q] = all_active[p, count]
-                all_active[p, count] = gone
-                if own_at == q:
+        kept = 0
+        for q in range(count):
+            # (1.8): no room to lose weight, and not wanted: out of the list
+            stays = slack[q] > 0.0 or F[q] >= lowest
+            room = slack[q]
+            if q == own_at:
+                room = max(gap_cap - tau[q], 0.0)
+                if not stays:
                     own_at = -1
-                F[q] = F[count]
-                slack[q] = slack[count]
-                tau[q] = tau[count]
-            else:
-                room = slack[q]
-                if q == own_at:
-                    room = max(gap_cap - tau[q], 0.0)
-                gap += room * (highest - F[q])
-                q += 1
+            gap += room * (highest - F[q])
+            all_active[p, kept] = all_active[p, q]
+            F[kept] = F[q]
+            tau[kept] = tau[q]
+            kept += 1 if stays else 0
+        count = kept
         all_n_active[p] = count
         gap_sum += gap
         if count <= 1:

@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from polymargin._jit import inlined
 
 __all__ = ["crammer_singer_step"]
@@ -62,38 +64,27 @@ def crammer_singer_step(
             if own_at == 0:
                 new[0] = mass
         return
-    capped = own_at < 0
-    theta = 0.0
-    if not capped:
-        theta = B[0]
-        members = count + 1  # the set can only shrink; rounding must not make it cycle
-        while True:
-            s = B[0]
-            k = 0
-            for q in range(first, count):
-                above = B[q] > theta
-                s += B[q] if above else 0.0
-                k += 1 if above else 0
-            theta = s / (1 + k)
-            if k >= members:
-                break
-            members = k
-        capped = theta - B[0] > A * cap
-    if capped:
-        peak = B[top]
-        theta = peak - A * mass
-        members = count + 1
-        while True:
-            s = -A * mass
-            k = 0
-            for q in range(first, count):
-                above = B[q] > theta or B[q] == peak
-                s += B[q] if above else 0.0
-                k += 1 if above else 0
-            theta = s / k
-            if k >= members:
-                break
-            members = k
+    # theta is the root of sum (B_r - theta)_+ = min(A cap, theta - B_a): left minus right is convex
+    # and falling, and Newton's method from the left never passes its root
+    peak = B[top]
+    limit = A * mass
+    base = B[0] if own_at == 0 else -np.inf
+    theta = max(base, peak - limit)
+    capped = False
+    members = count + 1  # the set can only shrink; rounding must not make it cycle
+    while True:
+        meets_cap = capped or theta - base >= limit
+        s = 0.0
+        k = 0
+        for q in range(first, count):
+            above = B[q] > theta or B[q] == peak
+            s += B[q] if above else 0.0
+            k += 1 if above else 0
+        if k >= members and meets_cap == capped:
+            break
+        members = k
+        capped = meets_cap
+        theta = (s - limit) / k if capped else (s + base) / (k + 1)
     total = 0.0
     inverse = 1.0 / A
     for q in range(first, count):
