@@ -156,8 +156,7 @@ class LargeMarginClassifier(CallbackSupport, ClassifierMixin, BaseEstimator):
         plain = type(X) is np.ndarray and X.ndim == 2 and X.dtype in (np.float32, np.float64)
         if not plain or callable(self.kernel) or self.kernel == "precomputed":
             return None
-        with np.errstate(all="ignore"):
-            norms = squared_norms(X)
+        norms = squared_norms(X)
         return norms if np.isfinite(norms).all() else None
 
     def _problem(

@@ -47,12 +47,12 @@ def squared_norms(X: Any) -> np.ndarray:
             owner = np.repeat(np.arange(len(ends) - 1), np.diff(ends))
             norms[start : start + step] = np.bincount(owner, data * data, len(ends) - 1)
         return norms
-    if X.dtype == np.float64:
-        return np.asarray(np.vecdot(X, X))
     norms = np.empty(X.shape[0])
-    for start in range(0, X.shape[0], 4096):
-        rows = X[start : start + 4096].astype(np.float64)
-        norms[start : start + 4096] = np.vecdot(rows, rows)
+    step = 4096 if X.dtype != np.float64 else max(X.shape[0], 1)
+    with np.errstate(all="ignore"):  # who asks will see what overflowed
+        for start in range(0, X.shape[0], step):
+            rows = X[start : start + step].astype(np.float64, copy=False)
+            np.vecdot(rows, rows, out=norms[start : start + step])
     return norms
 
 

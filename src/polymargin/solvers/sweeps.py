@@ -104,7 +104,7 @@ def solve_linear(
 class Sweeps:
     """The state of block descent with explicit prototypes; ``run`` goes to the tolerance.
 
-    Once there, a round more is made where rounds are cheap (``gives_extra``): half the gap for
+    Once there, a round more is made where rounds are cheap (``gives_extra``): a better model for
     some percent of the time.
     """
 
@@ -365,9 +365,15 @@ class Sweeps:
             relative = progress.record(primal, dual, end)
             if problem.is_hard or progress.deadline.seconds > 0.5:
                 progress.keep_if_best(self.merit, *self.support())
-            if relative <= stop.tol and not self.is_worth_a_round(relative):
+            if relative <= stop.tol:
+                is_extra = self.is_worth_a_round(relative)
+                if is_extra:
+                    self.make_extra_round(gap, primal, end, relative)
                 support, tau = self.support()
                 judgement = progress.judged(support, tau)
+                if is_extra:
+                    found = judgement.certificate
+                    progress.record(found.primal, found.dual, end)
                 if judgement.certificate.relative_gap <= stop.tol:
                     return progress.finish("converged", support, tau, judgement)
                 if refreshed_at == progress.steps:
@@ -404,11 +410,29 @@ class Sweeps:
         marks, is_good = self.progress.marks, relative <= _GOOD * self.progress.stop.tol
         if self.has_extra or is_good or not self.gives_extra or len(marks) < 2:
             return False
-        if isinstance(self.progress, RememberingProgress):
-            return False  # the judge has been asked already
+        if isinstance(self.progress, RememberingProgress) or self.problem.is_hard:
+            return False  # the judge has been asked already; points of a cone have no middle
         self.has_extra = True
         spent = marks[-1][0]
         return spent - marks[-2][0] <= _CHEAP * spent and self.progress.why_stop() is None
+
+    def make_extra_round(self, gap: float, primal: float, end: int, relative: float) -> None:
+        """Passes, and then the middle between the points before and after them.
+
+        P is convex and D concave, so the gap of the middle is at most the mean of the two; it is
+        less by what the noise of single steps in the margins cancels out, a fifth as a rule.
+        """
+        field, tau = self.field, self.duals.tau
+        M = field.V if isinstance(field, SparseField) else field.W
+        rows = self.queue[:end].copy()
+        before, M_before, constant_before = tau[rows], M.copy(), field.constant.copy()
+        left = self.progress.stop.max_iter - self.progress.iterations
+        most = min(self.until_check(relative), left)
+        self.go(end, self.target(gap, primal, end), most, relative)
+        tau[rows] = 0.5 * (tau[rows] + before)
+        self.duals.n_active[rows] = 0  # the lists know nothing of this point
+        M[:] = 0.5 * (M + M_before)
+        field.constant[:] = 0.5 * (field.constant + constant_before)
 
     def target(self, gap: float, primal: float, end: int) -> float:
         """The estimated gap at which the next check is worth its price."""
