@@ -155,8 +155,8 @@ def judge(
     violation = problem.machine.violation(tau, problem.own[support], problem.cap[support])
     if not problem.has_one_prototype_per_class:
         violation = max(violation, _misplaced(problem, support, tau))
-    scale = max(float(tau.max(initial=0.0)), -float(tau.min(initial=0.0)))
-    if violation > 1e-9 * scale:
+    own_tau = tau[np.arange(len(support)), problem.own[support]]
+    if violation > 1e-9 * float(np.abs(own_tau).max(initial=0.0)):
         raise FloatingPointError(f"the dual point is not feasible (by {violation:.1e})")
     margins = np.empty(n)
     slacks = np.empty(n)
@@ -182,10 +182,10 @@ def judge(
                 "on these data; use another kernel or add a multiple of the identity."
             )
         norm2 = max(norm2, 0.0)
-    if np.isnan(norm2) or np.isnan(margins).any():
-        raise ValueError("kernel: its values overflow on these data; scale the features of X.")
-    own_sum = float(tau[np.arange(len(support)), problem.own[support]].sum())
     margin = float(margins.min(initial=np.inf))
+    if np.isnan(norm2) or np.isnan(margin):  # one NaN among the margins is their minimum
+        raise ValueError("kernel: its values overflow on these data; scale the features of X.")
+    own_sum = float(own_tau.sum())
     scale = 1.0
     separated = separated_primal(norm2, margin)
     if problem.is_hard:
@@ -193,7 +193,6 @@ def judge(
     else:
         primal = 0.5 * norm2 + float(problem.cap @ slacks)
         dual = own_sum - cross - 0.5 * norm2
-    own_tau = tau[np.arange(len(support)), problem.own[support]]
     if (separated < np.inf and problem.centre is None) and (
         problem.is_hard
         or (
