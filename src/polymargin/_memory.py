@@ -63,6 +63,7 @@ def rows_of(X: Any, rows: np.ndarray) -> Any:
     """A copy of some rows of an array or a sparse matrix."""
     if not isinstance(X, np.ndarray):
         return X[rows]
-    out = fresh((len(rows), X.shape[1]), X.dtype)
+    if len(rows) * X.shape[1] * X.itemsize < _LARGE:
+        return np.asarray(X).take(rows, axis=0)
     # "clip" writes straight into the result; the rows are known to exist
-    return np.take(X, rows, axis=0, out=out, mode="clip")
+    return np.take(X, rows, axis=0, out=fresh((len(rows), X.shape[1]), X.dtype), mode="clip")
