@@ -10,7 +10,8 @@ from scipy import sparse
 from sklearn.datasets import make_classification
 
 from polymargin import MulticlassSVC, MultiPrototypeSVC
-from polymargin.certificate import linear_primal
+from polymargin.certificate import judge, linear_primal
+from polymargin.fields import SparseField
 from polymargin.solvers import descent, sweeps
 from polymargin.solvers.base import Budget
 
@@ -242,3 +243,32 @@ def test_a_cheap_round_more():
     stopped = MulticlassSVC(C=0.3, random_state=0, max_iter=fits[0].n_iter_).fit(X, y)
     assert stopped.status_ == "converged"
     assert stopped.n_iter_ == fits[0].n_iter_
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
+def test_the_extra_round_ends_in_the_middle(kind, monkeypatch):
+    """Its point is feasible, known to the field, and no worse than the mean of both ends."""
+    X, y = make_overlapping(900, 6, 5, seed=1)
+    make, seen = sweeps.Sweeps.make_extra_round, []
+
+    def watched(self, *given):
+        before = self.duals.tau.copy()
+        make(self, *given)
+        middle = self.duals.tau.copy()
+        if isinstance(self.field, SparseField):
+            W = self.field.V[self.place, : middle.shape[1]].T
+        else:
+            W = self.field.W
+        np.testing.assert_allclose(W, middle.T @ X, rtol=1e-4, atol=1e-5)
+        everyone = np.arange(len(y))
+        ends = before, middle, 2.0 * middle - before
+        seen.append([judge(self.problem, everyone, tau).certificate for tau in ends])
+
+    monkeypatch.setattr(sweeps.Sweeps, "make_extra_round", watched)
+    for seed in range(4):
+        model = MulticlassSVC(C=0.3, random_state=seed).fit(kind(X), y)
+        assert model.history_["primal"][-1] == pytest.approx(model.certificate_.primal)
+    assert seen
+    for first, middle, last in seen:
+        assert middle.primal <= 0.5 * (first.primal + last.primal) * (1.0 + 1e-9)
+        assert middle.dual >= 0.5 * (first.dual + last.dual) * (1.0 - 1e-9)

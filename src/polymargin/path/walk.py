@@ -221,7 +221,6 @@ class Walk:
         for C in (float(given[-1]), float(given[0])):
             self.at(C, share)
         if len(self.knots) == 2:
-            self.rough.clear()
             right, left = self.knots
             self.fill(left, right, given)
         for C in given:
@@ -276,11 +275,24 @@ class Walk:
         if pieces > 2:
             middle = inner[round(steps * (pieces // 2) / pieces) - 1]
             look(middle)
-        knot = self.solve(middle, found[middle].mixture, share)
+        knot = self.solve(middle, self.best_start(found[middle]), share)
         self.keep(middle, knot)
         self.fill(knot, right, given)
         self.fill(left, knot, given)
         knot.forget_scores()
+
+    def best_start(self, point: Point) -> Mixture:
+        """The mixture of a point, or the solution of the search for the range if that is nearer.
+
+        Only the first of all solves inside the range can gain by those, so they are forgotten.
+        """
+        candidates = [point]
+        for knot in self.rough:
+            if 1.0 / _FAR <= point.C / knot.C <= _FAR:
+                ray = mixture_of(self.shared.problem, knot, None, point.C)
+                candidates.append(Point(point.C, ray, self.values(point.C, ray), False))
+        self.rough.clear()
+        return min(candidates, key=lambda one: one.values.relative_gap).mixture
 
     def plan(self, lost: float, steps: int) -> tuple[int, float]:
         """How many steps apart points will be solved, and to which share of the tolerance.
