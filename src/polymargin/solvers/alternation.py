@@ -207,7 +207,7 @@ class _Alternation:
         self.snapshot_at = now
         if self.snapshot is None or self.energy_now < self.snapshot[0]:
             support, tau = self.stage.support()
-            self.snapshot = (self.energy_now, self.problem.own.copy(), support, tau.copy())
+            self.snapshot = (self.energy_now, self.problem.own.copy(), support, tau)
 
     # -- the run -----------------------------------------------------------------------------
 

@@ -32,6 +32,7 @@ HARD_MARGIN_LIMIT = 1e9
 value, times the largest K_ii, exceeds this: the margin is then below 1/44000 of the radius."""
 
 
+_KEEP_AFTER = 1.1  # times the work at the last point that was kept
 _GRACE = 0.4  # seconds that a fit may go on after it was told to end
 
 
@@ -133,6 +134,7 @@ class Progress:
         self.marks: list[tuple[float, float]] = []
         self.best_merit = (2.0, 0.0)
         self.best: tuple[np.ndarray, np.ndarray] | None = None
+        self.kept_work = 0.0
         self.advice: str | None = None
 
     def why_stop(self) -> str | None:
@@ -160,13 +162,15 @@ class Progress:
         found = certificate
         self.history.checks.append(self.entry(found.primal, found.dual, found.relative_gap, active))
 
-    def keep_if_best(
-        self, merit: tuple[float, float], support: np.ndarray, tau: np.ndarray
-    ) -> None:
-        """Remember the dual point of the lowest merit (copies: the run goes on)."""
-        if merit < self.best_merit:
-            self.best_merit = merit
-            self.best = (support.copy(), tau.copy())
+    def keep_if_best(self, merit: tuple[float, float], snapshot: Snapshot) -> None:
+        """Remember the dual point of the lowest merit, now and then; the snapshot is a copy.
+
+        Short fits with a soft margin need none, and long ones not at every check: points are large.
+        """
+        is_due = self.deadline.seconds > 0.5 and self.work >= _KEEP_AFTER * self.kept_work
+        if merit < self.best_merit and (is_due or self.problem.is_hard):
+            self.best_merit, self.kept_work = merit, self.work
+            self.best = snapshot()
 
     def judged(self, support: np.ndarray, tau: np.ndarray) -> Judgement:
         return judge(self.problem, support, tau)

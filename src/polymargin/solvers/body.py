@@ -418,7 +418,7 @@ def screen(
     """
     R, size = S.shape
     label = np.empty(size, dtype=np.int32)
-    rivals = np.empty(size)
+    rivals = np.empty(size, dtype=S.dtype)
     margin = totals[MARGIN]
     gap_sum = 0.0
     loss_sum = 0.0

@@ -441,10 +441,7 @@ class BlockDescent:
             progress.hint = self.b
             problem.present_bias = found.bias.b if problem.has_free_bias else None
             relative = progress.record(found.primal, found.dual, int(self.blocks.n_active.sum()))
-            if self.merit < progress.best_merit and (
-                problem.is_hard or progress.deadline.seconds > 0.5
-            ):
-                progress.keep_if_best(self.merit, *self.support())
+            progress.keep_if_best(self.merit, self.support)
             if not problem.kernel.is_linear:
                 progress.keep_reserve(int(self.blocks.V.any(axis=1).sum()))
             reason = progress.why_stop()

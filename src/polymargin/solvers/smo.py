@@ -221,8 +221,8 @@ class _Rounds:
         self.checked_at = progress.steps
         relative = progress.record(primal, dual, int((self.values > 0.0).sum()))
         support, tau = self.support()
-        if len(support) and (self.problem.is_hard or progress.deadline.seconds > 0.5):
-            progress.keep_if_best(self.merit, support, tau)
+        if len(support):
+            progress.keep_if_best(self.merit, lambda: (support, tau))
         progress.keep_reserve(len(support))
         if relative <= stop.tol:
             return "converged"

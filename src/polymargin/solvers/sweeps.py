@@ -363,8 +363,7 @@ class Sweeps:
         while True:
             primal, dual, end, gap = self.check()
             relative = progress.record(primal, dual, end)
-            if problem.is_hard or progress.deadline.seconds > 0.5:
-                progress.keep_if_best(self.merit, *self.support())
+            progress.keep_if_best(self.merit, self.support)
             if relative <= stop.tol:
                 is_extra = self.is_worth_a_round(relative)
                 if is_extra:

@@ -350,8 +350,7 @@ class WorkingSet:
             primal, dual, gap, violating = self.check()
             relative = progress.record(primal, dual, len(self.ids))
             support, tau = self.support()
-            if problem.is_hard or progress.deadline.seconds > 0.5:
-                progress.keep_if_best(self.merit, support, tau)
+            progress.keep_if_best(self.merit, self.support)
             progress.keep_reserve(len(support))
             if relative <= stop.tol:
                 if not progress.can_judge(len(support)):
