@@ -69,7 +69,7 @@ _WHEN_CHECKS_COST_MORE = (0.05, 0.3)
 _AIM, _FEWEST_PASSES, _PASSES_PER_CHECK = 0.8, 10, 60
 _NEAR_END = 5.0  # times the tolerance: from there the next check is the last one as a rule
 # A round is cheap up to this part of the work so far, a gap good from this part of the tolerance.
-_CHEAP, _GOOD = 0.12, 0.5
+_CHEAP, _GOOD = 0.2, 0.5
 _RELAXATION = 1.4
 # Over-relaxed steps leave noise in the margins, which P sees much more than D: near the tolerance
 # (up to so many times it) the last passes before a check are under-relaxed.
