@@ -44,10 +44,11 @@ from polymargin.solvers.block_body import (
     make_blocks,
 )
 from polymargin.solvers.body import shuffle
+from polymargin.solvers.linear_fields import packed_rows, unpack
 from polymargin.solvers.machine_progress import MachineProgress
 from polymargin.solvers.polish import polished, polishing_pays
 from polymargin.solvers.stages import KernelStage, LinearStage, centred, settled
-from polymargin.solvers.sweeps import CALM, CALM_PASSES, CALM_WITHIN, packed_rows, unpack
+from polymargin.solvers.sweeps import CALM, CALM_PASSES, CALM_WITHIN
 from polymargin.verdict import Values, linear_and_ridge, repair, values_of
 
 __all__ = ["BlockDescent", "solve_machine"]

@@ -15,8 +15,9 @@ from polymargin.fields import KernelField
 from polymargin.history import History
 from polymargin.problem import Problem, row_blocks
 from polymargin.solvers.base import Deadline, Progress, Solution, Stop
+from polymargin.solvers.linear_fields import unpack
 from polymargin.solvers.reassignment import restore
-from polymargin.solvers.sweeps import Sweeps, unpack
+from polymargin.solvers.sweeps import Sweeps
 from polymargin.solvers.working_set import WorkingSet, solve_kernel
 
 __all__ = ["KernelStage", "LinearStage"]

@@ -16,8 +16,8 @@ from polymargin.fields import BiasedKernelField, SparseField, sparse_scores
 from polymargin.machines import Machine
 from polymargin.problem import Problem, row_blocks, run_blocks
 from polymargin.solvers.base import Deadline
+from polymargin.solvers.linear_fields import make_field
 from polymargin.solvers.rows import KernelRows
-from polymargin.solvers.sweeps import make_field
 
 __all__ = ["KernelStage", "LinearStage", "centred", "settled"]
 

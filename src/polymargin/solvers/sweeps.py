@@ -8,7 +8,6 @@ visited, in random order, until their estimated share of the gap has fallen far 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,10 +15,10 @@ import scipy.sparse as sp
 
 from polymargin._memory import fresh
 from polymargin.certificate import prototypes
-from polymargin.fields import DenseField, PackedField, SparseField, pack_rows, sparse_scores
+from polymargin.fields import DenseField, PackedField, SparseField, sparse_scores
 from polymargin.history import History
 from polymargin.kernels import dense_scores
-from polymargin.problem import Problem, as_read_only, row_blocks
+from polymargin.problem import Problem, row_blocks
 from polymargin.solvers.barrier import PlainLeap
 from polymargin.solvers.base import (
     Budget,
@@ -46,18 +45,15 @@ from polymargin.solvers.body import (
     make_duals,
     screen,
 )
+from polymargin.solvers.linear_fields import FEW, make_field, packed_rows, unpack
 from polymargin.solvers.remembering import RememberingProgress
 
 __all__ = [
     "CALM",
     "CALM_PASSES",
     "CALM_WITHIN",
-    "FEW",
     "Sweeps",
-    "make_field",
-    "packed_rows",
     "solve_linear",
-    "unpack",
 ]
 
 # Measured on the linear problems of benchmarks/: fewer checks cost passes over stale lists, more
@@ -75,9 +71,6 @@ _RELAXATION = 1.4
 # (up to so many times it) the last passes before a check are under-relaxed.
 CALM, CALM_PASSES, CALM_WITHIN = 0.5, 3, 30.0
 _FIRST_BLOCK = 512
-# Rows are packed from this length on, while they are at most this share of all, and while rounding
-# (relative to ||M|| ||x||) stays far below a margin.
-_LONG_ROW, FEW, _LARGEST_SCORE = 64, 0.15, 1e3
 _LARGE = 1e7  # numbers in X
 _SINGLE_PRECISION_TOL = 5e-4
 _WORTH_CASTING = 32
@@ -208,14 +201,18 @@ class Sweeps:
         return int(screen(S, shift, self.everyone, self.duals, self.queue, 0, hard_cap, totals))
 
     @property
+    def matrix(self) -> np.ndarray:
+        """The prototypes as the field keeps them."""
+        return self.field.V if isinstance(self.field, SparseField) else self.field.W
+
+    @property
     def norm2(self) -> float:
         """||M||^2, or ||M - M_0||^2."""
         return self.products()[0]
 
     def products(self) -> tuple[float, float]:
         """||M||^2 and 0, or with a centre ||M - M_0||^2 and <M - M_0, M_0>."""
-        field, centre = self.field, self.problem.centre
-        M = field.V if isinstance(field, SparseField) else field.W
+        field, centre, M = self.field, self.problem.centre, self.matrix
         c = field.constant
         if centre is None:
             return float(np.einsum("ij,ij->", M, M, dtype=np.float64) + np.vdot(c, c)), 0.0
@@ -347,8 +344,7 @@ class Sweeps:
             return
         factor = own / norm2
         self.duals.tau[:] *= factor
-        M = self.field.V if isinstance(self.field, SparseField) else self.field.W
-        M *= factor
+        self.matrix[:] *= factor
         self.field.constant[:] *= factor
 
     # -- the run -----------------------------------------------------------------------------
@@ -391,10 +387,7 @@ class Sweeps:
                     self.refresh()
                     continue
             if reason is None:
-                target = self.target(gap, primal, end)
-                most = min(self.until_check(relative), stop.max_iter - progress.iterations)
-                moved = self.go(end, target, most, relative)
-                if not moved:
+                if not self.make_round(gap, primal, end, relative):
                     if refreshed_at == progress.steps:
                         reason = "stalled"
                     refreshed_at = progress.steps
@@ -415,19 +408,22 @@ class Sweeps:
         spent = marks[-1][0]
         return spent - marks[-2][0] <= _CHEAP * spent and self.progress.why_stop() is None
 
+    def make_round(self, gap: float, primal: float, end: int, relative: float) -> int:
+        """Passes until the next check should be made; the steps that moved something."""
+        target = self.target(gap, primal, end)
+        left = self.progress.stop.max_iter - self.progress.iterations
+        return self.go(end, target, min(self.until_check(relative), left), relative)
+
     def make_extra_round(self, gap: float, primal: float, end: int, relative: float) -> None:
         """Passes, and then the middle between the points before and after them.
 
         P is convex and D concave, so the gap of the middle is at most the mean of the two; it is
         less by what the noise of single steps in the margins cancels out, a fifth as a rule.
         """
-        field, tau = self.field, self.duals.tau
-        M = field.V if isinstance(field, SparseField) else field.W
+        field, tau, M = self.field, self.duals.tau, self.matrix
         rows = self.queue[:end].copy()
         before, M_before, constant_before = tau[rows], M.copy(), field.constant.copy()
-        left = self.progress.stop.max_iter - self.progress.iterations
-        most = min(self.until_check(relative), left)
-        self.go(end, self.target(gap, primal, end), most, relative)
+        self.make_round(gap, primal, end, relative)
         tau[rows] = 0.5 * (tau[rows] + before)
         self.duals.n_active[rows] = 0  # the lists know nothing of this point
         M[:] = 0.5 * (M + M_before)
@@ -463,56 +459,3 @@ def _is_single(problem: Problem, tol: float) -> bool:
     """Whether single precision will do for the runner."""
     in_range = bool((problem.diagonal < 1e30).all())
     return tol >= _SINGLE_PRECISION_TOL and not problem.is_hard and in_range
-
-
-def packed_rows(
-    field: Any,
-    patterns: np.ndarray,
-    slot: np.ndarray,
-    norm2: Callable[[], float],
-    problem: Problem,
-    few: float = FEW,
-) -> PackedField | None:
-    """The rows in play as float32 side by side, where they are long and few.
-
-    Passes wait for memory: half of it, and in one piece, is 1.5 times faster.  ``slot`` (n,)
-    receives the places; ``norm2`` tells ||M||^2, and is asked only where all else is well.
-    """
-    if not isinstance(field, DenseField):
-        return None
-    n, width = field.X.shape
-    if width < _LONG_ROW or len(patterns) > few * n:
-        return None
-    if norm2() * float(problem.diagonal.max()) > _LARGEST_SCORE**2:
-        return None
-    rows = np.empty((len(patterns), width), dtype=np.float32)
-    pack_rows(field.X, patterns, rows, slot)
-    return PackedField(rows, slot, field.W.astype(np.float32), field.constant, field.scale)
-
-
-def unpack(field: Any, packed: PackedField | None) -> None:
-    """The prototypes of the packed field are those of the field again."""
-    if packed is not None:
-        field.W[:] = packed.W
-
-
-def make_field(
-    problem: Problem, single: bool, R: int, scale: float
-) -> tuple[DenseField | SparseField, np.ndarray | None]:
-    """R prototypes at zero beside the rows of X; for sparse rows also the place of each feature.
-
-    ``scale`` is the constant feature.
-    Beside sparse rows the memory of the prototypes is what the runner waits for: they are float32
-    where that will do, and the most frequent features lie together.
-    """
-    X = problem.X
-    constant = np.zeros(R)
-    if not sp.issparse(X):
-        return DenseField(as_read_only(X), np.zeros((R, X.shape[1])), constant, scale), None
-    frequency = np.bincount(X.indices, minlength=X.shape[1])
-    place = np.empty(X.shape[1], dtype=X.indices.dtype)
-    place[np.argsort(-frequency, kind="stable")] = np.arange(X.shape[1], dtype=place.dtype)
-    data, indices, indptr = map(as_read_only, (X.data, place[X.indices], X.indptr))
-    V = np.zeros((X.shape[1], -(-R // 8) * 8), dtype=np.float32 if single else np.float64)
-    total = np.empty(V.shape[1], dtype=V.dtype)
-    return SparseField(data, indices, indptr, V, constant, scale, total), place
