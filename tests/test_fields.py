@@ -24,6 +24,7 @@ from polymargin.fields import (
 N_CLASSES = 4
 SCALE = 1.5  # of the constant feature
 GAMMA = 0.2
+WIDTHS = {"sparse": 4, "sparse-padded": 8, "sparse-wide": 24}  # length of a row of prototypes
 
 
 @numba.njit
@@ -87,11 +88,11 @@ def make_field(kind, dtype):
         pack_rows(X.astype(dtype), np.random.default_rng(0).permutation(n), rows, slot)
         W = np.zeros((N_CLASSES, d), dtype=np.float32)
         return PackedField(rows, slot, W, constant, SCALE), ref.linear(X, X, SCALE)
-    if kind == "sparse":
+    if kind in WIDTHS:
         csr = sparse.csr_array(X.astype(dtype))
-        V = np.zeros((d, N_CLASSES))
+        V = np.zeros((d, WIDTHS[kind]))
         parts = (csr.data, csr.indices, csr.indptr)
-        return SparseField(*parts, V, constant, SCALE, np.empty(N_CLASSES)), ref.linear(X, X, SCALE)
+        return SparseField(*parts, V, constant, SCALE, np.empty(len(V.T))), ref.linear(X, X, SCALE)
     K = ref.rbf(X, X, GAMMA).astype(dtype)
     places = np.random.default_rng(0).permutation(n)
     rows = np.empty_like(K)
@@ -109,7 +110,7 @@ def make_field(kind, dtype):
 
 @pytest.mark.parametrize("verbs", [COMPILED, INTERPRETED], ids=["compiled", "interpreted"])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("kind", ["dense", "packed", "sparse", "kernel"])
+@pytest.mark.parametrize("kind", ["dense", "packed", *WIDTHS, "kernel"])
 def test_verbs(kind, dtype, verbs):
     """Scores read after any pushes are K tau; a pair pushes the two halves of one change."""
     read_, difference_, push_, push_pair_, push_list_, is_ready_ = verbs

@@ -17,7 +17,8 @@ ORDER = [
     {"exceptions", "_extras", "_jit", "_memory", "_threads", "_writing"},
     {"kernels", "machines", "encoding", "annealing", "initialization", "circulation"}
     | {"pattern_smo", "monitoring"},
-    {"fields", "biases"},
+    {"lanes"},
+    {"fields", "biases", "sparse_rows"},
     {"shared_bias"},
     {"problem"},
     {"certificate", "history", "scoring", "validation"},

@@ -27,6 +27,7 @@ _COMPILED_SOURCES = (
     "circulation.py",
     "datasets/parsing.py",
     "fields.py",
+    "lanes.py",
     "path/mixing.py",
     "solvers/patterns.py",
     "solvers/block_body.py",
@@ -37,6 +38,7 @@ _COMPILED_SOURCES = (
     "solvers/smo_steps.py",
     "solvers/smo_selection.py",
     "solvers/enclosing.py",
+    "sparse_rows.py",
 )
 
 Function = TypeVar("Function", bound=Callable[..., Any])

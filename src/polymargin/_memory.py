@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Pages", "fresh", "rows_of"]
+__all__ = ["Pages", "aligned", "fresh", "rows_of"]
 
 _LARGE = 1 << 25
+_CACHE_LINE = 64
 _POPULATE_WRITE = 23  # MADV_POPULATE_WRITE of Linux 5.14, which ``mmap`` does not name
 
 
@@ -57,6 +58,14 @@ def fresh(shape: tuple[int, ...], dtype: Any = np.float64) -> np.ndarray:
     pages = Pages(shape, dtype)
     pages.take(0, shape[0])
     return pages.array
+
+
+def aligned(shape: tuple[int, ...], dtype: Any = np.float64) -> np.ndarray:
+    """Zeros that begin with a cache line, for vectors that should not lie across two of them."""
+    size = prod(shape) * np.dtype(dtype).itemsize
+    raw = np.zeros(size + _CACHE_LINE, dtype=np.uint8)
+    begin = -raw.ctypes.data % _CACHE_LINE
+    return raw[begin : begin + size].view(dtype).reshape(shape)
 
 
 def rows_of(X: Any, rows: np.ndarray) -> Any:

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from polymargin.kernels import IN_PLACE, dense_scores, sparse_block
+from polymargin.kernels import IN_PLACE, dense_scores
 from polymargin.problem import Problem, row_blocks, run_blocks
+from polymargin.sparse_rows import by_feature, row_scores, weighted_sum
 
 __all__ = [
     "Certificate",
@@ -94,12 +95,9 @@ def _as_float64(block: Any) -> Any:
 
 def prototypes(problem: Problem, support: np.ndarray, tau: np.ndarray) -> np.ndarray:
     """W_r = sum_i tau_ir x_i (1.3)."""
-    X = problem.X
+    X = problem.rows
     if sp.issparse(X):
-        V = np.zeros((X.shape[1], tau.shape[1]))
-        for rows in row_blocks(len(support), sparse_block(X)):
-            V += _as_float64(X[support[rows]]).T @ tau[rows]
-        return np.ascontiguousarray(V.T)
+        return weighted_sum(X, support, tau)
     W = np.zeros((tau.shape[1], X.shape[1]))
     size = _block_rows(X.shape[1])
     unpacked = IN_PLACE // max(W.size, 1)
@@ -241,13 +239,13 @@ class _Scores:
                 self.cross = float((W * W0).sum() + (constant * constant0).sum())
                 W, constant = W + W0, constant + constant0
             self.W, self.intercept = W, u * constant
-            self.columns = np.ascontiguousarray(W.T)
             width = W.shape[1]
+            if sp.issparse(problem.rows):
+                self.columns, width = by_feature(W), 1
         elif problem.known_rows is None:
             self.landmarks = _Landmarks(problem, support)
         X = problem.X
-        size = sparse_block(X) if sp.issparse(X) else _block_rows(width)
-        self.block_size = min(size, _block_rows(tau.shape[1]))
+        self.block_size = min(_block_rows(width), _block_rows(tau.shape[1]))
         self.known: np.ndarray | None = None
         if problem.known_rows is not None:
             self.known = problem.known_rows.scores(support, tau)
@@ -267,9 +265,9 @@ class _Scores:
             return np.asarray(self.full @ _as_float64(self.problem.X[:, rows]))
         if self.W is None:
             return (self.landmarks.block(rows) @ self.tau).T.copy()
-        X = self.problem.X
+        X = self.problem.rows
         if sp.issparse(X):
-            scores = np.ascontiguousarray((_as_float64(X[rows]) @ self.columns).T)
+            scores = row_scores(X, rows, self.columns, len(self.W))
         else:
             scores = dense_scores(self.W, _as_float64(X[rows]))
         scores += self.intercept[:, None]

@@ -27,6 +27,7 @@ from numba import types
 from numba.extending import overload, register_jitable
 
 from polymargin._jit import FASTMATH, jit
+from polymargin.lanes import add_to_rows, sum_rows
 
 __all__ = [
     "BiasedKernelField",
@@ -45,8 +46,8 @@ __all__ = [
 ]
 
 
-_LANES = 6
-"""Sparse rows: as many lanes of a whole row of V cost what one listed prototype does (measured)."""
+_LANES = 16
+"""Sparse rows: so many lanes of whole rows of V cost what one listed prototype does (measured)."""
 
 
 class DenseField(NamedTuple):
@@ -185,8 +186,7 @@ def _push_pair_packed(field: Any, i: Any, r: Any, s: Any, amount: Any) -> None:
 
 def _read_sparse(field: Any, i: Any, active: Any, count: Any, out: Any) -> None:
     begin, end = field.indptr[i], field.indptr[i + 1]
-    width = field.V.shape[1]
-    if _LANES * count <= width:
+    if _LANES * count <= field.V.shape[1]:
         # few prototypes: a sum in a register each
         for q in range(count):
             r = np.intp(active[i, q])
@@ -195,19 +195,18 @@ def _read_sparse(field: Any, i: Any, active: Any, count: Any, out: Any) -> None:
                 score += field.data[k] * field.V[field.indices[k], r]
             out[q] = score + field.constant[r] * field.scale
         return
-    for lane in range(width):
-        field.total[lane] = 0.0
-    for k in range(begin, end):
-        t = field.indices[k]
-        value = field.V.dtype.type(field.data[k])
-        for lane in range(width):
-            field.total[lane] += value * field.V[t, lane]
+    sum_rows(field.data, field.indices, begin, end, field.V, field.total)
     for q in range(count):
         r = np.intp(active[i, q])
         out[q] = field.total[r] + field.constant[r] * field.scale
 
 
 def _difference_sparse(field: Any, i: Any, r: Any, s: Any) -> float:
+    if field.V.shape[1] <= _LANES:
+        begin, end = field.indptr[i], field.indptr[i + 1]
+        sum_rows(field.data, field.indices, begin, end, field.V, field.total)
+        apart = np.float64(field.total[r]) - np.float64(field.total[s])
+        return apart + (field.constant[r] - field.constant[s]) * field.scale
     score = 0.0
     for k in range(field.indptr[i], field.indptr[i + 1]):
         t = field.indices[k]
@@ -222,6 +221,15 @@ def _push_sparse(field: Any, i: Any, r: Any, amount: Any) -> None:
 
 
 def _push_pair_sparse(field: Any, i: Any, r: Any, s: Any, amount: Any) -> None:
+    if field.V.shape[1] <= _LANES:
+        field.total[:] = 0.0
+        field.total[r] = amount
+        field.total[s] = -amount
+        begin, end = field.indptr[i], field.indptr[i + 1]
+        add_to_rows(field.data, field.indices, begin, end, field.total, field.V)
+        field.constant[r] += amount * field.scale
+        field.constant[s] -= amount * field.scale
+        return
     for k in range(field.indptr[i], field.indptr[i + 1]):
         t = field.indices[k]
         change = amount * field.data[k]
@@ -232,21 +240,16 @@ def _push_pair_sparse(field: Any, i: Any, r: Any, s: Any, amount: Any) -> None:
 
 
 def _push_list_sparse(field: Any, i: Any, active: Any, count: Any, change: Any) -> None:
-    width = field.V.shape[1]
-    if _LANES * count <= width:
+    if _LANES * count <= field.V.shape[1]:
         _push_each(field, i, active, count, change)
         return
-    for lane in range(width):
-        field.total[lane] = 0.0
+    field.total[:] = 0.0
     for q in range(count):
         r = np.intp(active[i, q])
         field.total[r] = change[q]
         field.constant[r] += change[q] * field.scale
-    for k in range(field.indptr[i], field.indptr[i + 1]):
-        t = field.indices[k]
-        value = field.V.dtype.type(field.data[k])
-        for lane in range(width):
-            field.V[t, lane] += value * field.total[lane]
+    begin, end = field.indptr[i], field.indptr[i + 1]
+    add_to_rows(field.data, field.indices, begin, end, field.total, field.V)
 
 
 @register_jitable
@@ -457,16 +460,9 @@ def pack_rows(X: Any, patterns: Any, rows: Any, slot: Any) -> None:
 @jit
 def sparse_scores(field: Any, patterns: Any, out: Any) -> None:
     """Scores (R, k) of whole patterns, all prototypes of a feature at once."""
-    width = field.V.shape[1]
-    total = np.empty(width, dtype=field.V.dtype)
+    total = np.empty(field.V.shape[1], dtype=field.V.dtype)
     for j in range(len(patterns)):
-        for r in range(width):
-            total[r] = 0.0
         i = patterns[j]
-        for k in range(field.indptr[i], field.indptr[i + 1]):
-            t = field.indices[k]
-            value = field.V.dtype.type(field.data[k])
-            for r in range(width):
-                total[r] += value * field.V[t, r]
+        sum_rows(field.data, field.indices, field.indptr[i], field.indptr[i + 1], field.V, total)
         for r in range(out.shape[0]):
             out[r, j] = total[r]

@@ -14,8 +14,12 @@ import scipy.sparse as sp
 from polymargin._memory import Pages
 from polymargin.kernels import Kernel, squared_norms
 from polymargin.machines import Machine
+from polymargin.sparse_rows import compress
 
 __all__ = ["KnownRows", "OutOfTimeError", "Problem", "as_read_only", "row_blocks", "run_blocks"]
+
+_FEW_PROTOTYPES = 32
+"""Beside more of them the passes over listed prototypes are faster with dense rows (measured)."""
 
 
 @dataclass
@@ -75,6 +79,15 @@ class Problem:
     @property
     def has_one_prototype_per_class(self) -> bool:
         return self.n_prototypes == int(self.prototype_class[-1]) + 1
+
+    @cached_property
+    def rows(self) -> Any:
+        """X as products with few prototypes take it: CSR instead of dense rows of mostly zeros."""
+        is_plain = self.kernel.is_linear and not sp.issparse(self.X)
+        if not is_plain or self.n_prototypes > _FEW_PROTOTYPES:
+            return self.X
+        found = compress(self.X)
+        return self.X if found is None else found
 
     @cached_property
     def norms(self) -> np.ndarray | None:

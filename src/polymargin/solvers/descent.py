@@ -117,7 +117,8 @@ class BlockDescent:
         self.stage: LinearStage | KernelStage
         if problem.kernel.is_linear:
             self.stage = LinearStage(problem, self.penalty, single)
-            width = problem.X.nnz / max(n, 1) if hasattr(problem.X, "nnz") else problem.X.shape[1]
+            X = problem.rows
+            width = X.nnz / max(n, 1) if hasattr(X, "nnz") else X.shape[1]
             self.budget = Budget(30.0 + width)
         else:
             dtype = np.float32 if single else np.float64

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from polymargin._memory import aligned
 from polymargin.fields import DenseField, PackedField, SparseField, pack_rows
+from polymargin.lanes import MULTIPLE
 from polymargin.problem import Problem, as_read_only
 
 __all__ = ["FEW", "make_field", "packed_rows", "unpack"]
@@ -16,6 +18,8 @@ __all__ = ["FEW", "make_field", "packed_rows", "unpack"]
 # Rows are packed from this length on, while they are at most this share of all, and while rounding
 # (relative to ||M|| ||x||) stays far below a margin.
 _LONG_ROW, FEW, _LARGEST_SCORE = 64, 0.15, 1e3
+
+_FITS_CACHE = 1 << 20
 
 
 def packed_rows(
@@ -56,16 +60,19 @@ def make_field(
 
     ``scale`` is the constant feature.
     Beside sparse rows the memory of the prototypes is what the runner waits for: they are float32
-    where that will do, and the most frequent features lie together.
+    where that will do, and where they do not fit into the cache the most frequent features lie
+    together.
     """
-    X = problem.X
-    constant = np.zeros(R)
+    X = problem.rows
+    width, constant = X.shape[1], np.zeros(R)
     if not sp.issparse(X):
-        return DenseField(as_read_only(X), np.zeros((R, X.shape[1])), constant, scale), None
-    frequency = np.bincount(X.indices, minlength=X.shape[1])
-    place = np.empty(X.shape[1], dtype=X.indices.dtype)
-    place[np.argsort(-frequency, kind="stable")] = np.arange(X.shape[1], dtype=place.dtype)
-    data, indices, indptr = map(as_read_only, (X.data, place[X.indices], X.indptr))
-    V = np.zeros((X.shape[1], -(-R // 8) * 8), dtype=np.float32 if single else np.float64)
+        return DenseField(as_read_only(X), np.zeros((R, width)), constant, scale), None
+    V = aligned((width, -(-R // MULTIPLE) * MULTIPLE), np.float32 if single else np.float64)
+    place, indices = np.arange(width, dtype=X.indices.dtype), X.indices
+    if V.nbytes > _FITS_CACHE:
+        frequency = np.bincount(indices, minlength=width)
+        place[np.argsort(-frequency, kind="stable")] = np.arange(width, dtype=place.dtype)
+        indices = place[indices]
+    data, indices, indptr = map(as_read_only, (X.data, indices, X.indptr))
     total = np.empty(V.shape[1], dtype=V.dtype)
     return SparseField(data, indices, indptr, V, constant, scale, total), place

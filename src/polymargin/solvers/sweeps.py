@@ -126,8 +126,9 @@ class Sweeps:
         self.queue = np.empty(n, dtype=np.int64)
         self.everyone = np.arange(n)
         self.random = seed_state(seed)
-        width = problem.X.shape[1] if not sp.issparse(problem.X) else problem.X.nnz / max(n, 1)
-        self.visit_cost = 1e-9 * (30.0 + (3.0 if sp.issparse(problem.X) else 0.3) * width)
+        is_sparse = sp.issparse(problem.rows)
+        width = problem.rows.nnz / max(n, 1) if is_sparse else problem.X.shape[1]
+        self.visit_cost = 1e-9 * (30.0 + (3.0 if is_sparse else 0.3) * width)
         self.check_cost = 1e-9 * n * R * (2.0 + 0.1 * width)
         self.budget = Budget(30.0 + width)
         self.block = max(256, min(8192, 16384 // R))
@@ -169,7 +170,7 @@ class Sweeps:
         """(R, k) scores of a block, without the constant feature."""
         field = self.field if field is None else field
         if isinstance(field, SparseField):
-            out = np.empty((self.problem.n_prototypes, len(patterns)))
+            out = np.empty((self.problem.n_prototypes, len(patterns)), dtype=field.V.dtype)
             sparse_scores(field, patterns, out)
             return out
         if self.single and (field.X.dtype == np.float32 or len(field.W) >= _WORTH_CASTING):
@@ -451,7 +452,7 @@ def _is_large(problem: Problem) -> bool:
     On small data the judge is dearer than a check, and it is often asked too early; scores of all
     patterns must be small beside the data.
     """
-    X = problem.X
+    X = problem.rows
     return not sp.issparse(X) and X.size >= _LARGE and 4 * problem.n_prototypes <= X.shape[1]
 
 

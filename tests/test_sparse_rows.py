@@ -1,0 +1,142 @@
+"""Sums of short rows in registers, compressed copies of dense rows, and machines that use them."""
+
+import numba
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from polymargin import MulticlassSVC, MultiPrototypeSVC
+from polymargin import sparse_rows as room
+from polymargin.lanes import add_to_rows, sum_rows
+
+
+@numba.njit
+def compiled_sum(values, indices, begin, end, V, out):
+    sum_rows(values, indices, begin, end, V, out)
+
+
+@numba.njit
+def compiled_addition(values, indices, begin, end, change, V):
+    add_to_rows(values, indices, begin, end, change, V)
+
+
+@pytest.mark.parametrize("width", [1, 7, 8, 16, 24, 27, 40])
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@pytest.mark.parametrize("value_kind", [np.float32, np.float64])
+@pytest.mark.parametrize("index_kind", [np.int32, np.int64])
+def test_lanes(width, kind, value_kind, index_kind):
+    """Any width, any rest of a division by four, and nothing beside the rows is touched."""
+    rng = np.random.default_rng(width)
+    atol = 1e-5 if kind == np.float32 else 1e-13
+    values = rng.normal(size=23).astype(value_kind)
+    indices = rng.integers(0, 9, 23).astype(index_kind)  # some of them more than once
+    whole = rng.normal(size=(12, width)).astype(kind)
+    V = whole[1:11]
+    change = rng.normal(size=width).astype(kind)
+    for begin, end in [(0, 23), (2, 21), (3, 10), (5, 5), (4, 5)]:
+        numbers = values[begin:end, None].astype(float)
+        room_for_sums = np.full(width + 2, np.nan, dtype=kind)
+        compiled_sum(values, indices, begin, end, V, room_for_sums[1:-1])
+        expected = (numbers * V[indices[begin:end]]).sum(axis=0)
+        assert_allclose(room_for_sums[1:-1], expected, atol=atol)
+        assert np.isnan(room_for_sums[[0, -1]]).all()
+        after = whole.astype(float)
+        np.add.at(after[1:11], indices[begin:end], numbers * change)
+        compiled_addition(values, indices, begin, end, change, V)
+        assert_allclose(whole, after, atol=atol)
+        whole[:] = after
+
+
+def mostly_zeros(n=400, d=75, share=0.15, seed=0):
+    """Rows with stretches of zeros, some rows empty, and labels that a linear machine can learn."""
+    rng = np.random.default_rng(seed)
+    X = np.where(rng.random((n, d)) < share, rng.normal(size=(n, d)), 0.0)
+    X[:, 10:30] = 0.0
+    X[::50] = 0.0
+    y = (X @ rng.normal(size=(d, 5)) + rng.normal(size=(n, 5))).argmax(axis=1)
+    return X, y
+
+
+@pytest.fixture
+def small_is_enough(monkeypatch):
+    monkeypatch.setattr(room, "_FEWEST_NUMBERS", 1)
+
+
+@pytest.mark.usefixtures("small_is_enough")
+class TestCompress:
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    @pytest.mark.parametrize("d", [64, 75])
+    def test_same_numbers(self, dtype, d):
+        X = mostly_zeros(d=d)[0].astype(dtype)
+        X[3, 40] = np.finfo(dtype).smallest_subnormal  # small, but not nothing
+        rows = room.compress(X)
+        assert rows.dtype == dtype
+        assert_array_equal(rows.toarray(), X)
+        assert rows.nnz == np.count_nonzero(X)
+        assert rows.has_canonical_format
+
+    def test_read_only(self):
+        X = mostly_zeros()[0]
+        X.flags.writeable = False
+        assert_array_equal(room.compress(X).toarray(), X)
+
+    def test_only_where_it_pays(self):
+        X = mostly_zeros()[0]
+        assert room.compress(np.ones_like(X)) is None
+        assert room.compress(np.ascontiguousarray(X[:, :50])) is None
+        assert room.compress(np.asfortranarray(X)) is None
+
+    def test_size_of_the_copy_is_limited(self, monkeypatch):
+        monkeypatch.setattr(room, "_MOST_BYTES", 1000)
+        assert room.compress(mostly_zeros()[0]) is None
+
+    def test_unlucky_sample(self, monkeypatch):
+        """The sample says that there is next to nothing; the rest does not fit then."""
+        monkeypatch.setattr(room, "_SAMPLE", 4)
+        X = np.ones((400, 75))
+        X[::100] = 0.0
+        assert room.compress(X) is None
+
+    @pytest.mark.parametrize("R", [2, 8, 19])
+    def test_products(self, R):
+        X = mostly_zeros()[0]
+        rng = np.random.default_rng(1)
+        rows, W = room.compress(X), rng.normal(size=(R, X.shape[1]))
+        found = room.row_scores(rows, slice(30, 200), room.by_feature(W), R)
+        assert_allclose(found, W @ X[30:200].T, atol=1e-12)
+        support, tau = np.array([3, 7, 7, 50]), rng.normal(size=(4, R))
+        assert_allclose(room.weighted_sum(rows, support, tau), tau.T @ X[support], atol=1e-12)
+
+    @pytest.mark.parametrize("machine", ["cs", "ww", "llw", "msvm2"])
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    def test_machines(self, machine, dtype, monkeypatch):
+        """The optimum, the certificate and the shape of what is fitted are those of dense rows."""
+        X, y = mostly_zeros()
+        X = X.astype(dtype)
+        model = MulticlassSVC(machine=machine, C=0.5, tol=1e-7, max_iter=100_000)
+        compressed = model.fit(X, y)
+        assert compressed.status_ == "converged"
+        values = compressed.certificate_, compressed.coef_, compressed.support_vectors_
+        monkeypatch.setattr(room, "_LARGEST_SHARE", 0.0)
+        dense = model.fit(X, y)
+        assert values[0].primal == pytest.approx(dense.certificate_.primal, rel=2e-7)
+        assert_allclose(values[1], dense.coef_, atol=2e-3 * np.abs(dense.coef_).max())
+        assert type(values[2]) is type(dense.support_vectors_)
+
+    def test_loose_tolerance_is_certified(self):
+        """Single precision in the passes, float64 in the certificate."""
+        X, y = mostly_zeros(n=1500)
+        model = MulticlassSVC(C=1.0, tol=1e-3).fit(X, y)
+        scores = X @ model.coef_.T + model.intercept_
+        own = scores[np.arange(len(y)), y]
+        scores[np.arange(len(y)), y] = -np.inf
+        loss = np.maximum(0.0, 1.0 - own + scores.max(axis=1)).sum()
+        norm2 = (model.coef_**2).sum() + (model.intercept_**2).sum()
+        assert model.certificate_.primal == pytest.approx(0.5 * norm2 + loss, rel=1e-12)
+        assert model.certificate_.relative_gap <= 1e-3
+
+    def test_several_prototypes(self):
+        X, y = mostly_zeros()
+        model = MultiPrototypeSVC(n_prototypes=2, C=0.5, random_state=0).fit(X, y)
+        assert model.certificate_.relative_gap <= 1e-3
+        assert model.score(X, y) > 0.8
