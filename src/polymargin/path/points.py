@@ -153,7 +153,11 @@ class Mixture:
         knots = [knot for _, knot in self._knots()]
         if len(knots) == 1:
             return knots[0].support  # in order, each once
-        return np.unique(np.concatenate([np.empty(0, int), *(knot.support for knot in knots)]))
+        largest = max((int(knot.support.max(initial=-1)) for knot in knots), default=-1)
+        has_weight = np.zeros(largest + 1, dtype=bool)
+        for knot in knots:
+            has_weight[knot.support] = True
+        return np.flatnonzero(has_weight)
 
     @property
     def n_support(self) -> int:
@@ -184,19 +188,24 @@ def _products(left: Knot, right: Knot | None) -> Products:
 
 
 def _new_products(left: Knot, right: Knot | None) -> Products:
-    assert left.scores is not None
-    first = float((left.T * left.scores[left.support]).sum())
-    first_ridge = _square(left)
+    first, first_ridge = _product(left, left), _square(left)
     if right is None:
         return Products((first, 0.0, 0.0), (first_ridge, 0.0, 0.0))
-    assert right.scores is not None
-    cross = float((left.T * right.scores[left.support]).sum())
-    second = float((right.T * right.scores[right.support]).sum())
+    cross, second = _product(left, right), _product(right, right)
     common_ridge = 0.0
     if left.ridge.any():
         _, at, there = np.intersect1d(left.support, right.support, return_indices=True)
         common_ridge = float(left.ridge[at] @ (left.T[at] * right.T[there]).sum(axis=1))
     return Products((first, cross, second), (first_ridge, common_ridge, _square(right)))
+
+
+def _product(one: Knot, other: Knot) -> float:
+    """<M_1, M_2> with the constant of a penalised intercept."""
+    if one.W is None or other.W is None:
+        assert other.scores is not None
+        return float((one.T * other.scores[one.support]).sum())
+    # the constant of the scores is offset times the column sums of the coefficients
+    return float(np.vdot(one.W, other.W) + one.T.sum(axis=0) @ other.constant)
 
 
 def _square(knot: Knot) -> float:

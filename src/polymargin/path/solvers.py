@@ -6,6 +6,7 @@ scores change.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from polymargin.verdict import judge_machine
 __all__ = ["PathSolver", "make_solver"]
 
 _SINGLE_PRECISION_TOL = 1e-4
+_COPIED = 1 << 28  # bytes of X up to which checks work on a float32 copy
 _NEAR = 0.2  # examples that stay in the working set of the next solve
 
 
@@ -191,6 +193,12 @@ class _LinearPath(PathSolver):
         super().__init__(*given)
         self.rates: dict[float, float] = {}  # how fast gaps fell at each C, per pass
 
+    @cached_property
+    def float32_rows(self) -> np.ndarray | None:
+        X = self.problem.rows
+        is_worth_it = isinstance(X, np.ndarray) and X.dtype != np.float32
+        return X.astype(np.float32) if is_worth_it and X.nbytes <= _COPIED else None
+
     def solve(self, C: float, start: Mixture | None, tol: float) -> Knot:
         self.C = C
         return super().solve(C, start, tol)
@@ -202,6 +210,8 @@ class _LinearPath(PathSolver):
             run.begin(start)
             if self.rates:
                 run.rate = self.rates[min(self.rates, key=lambda C: abs(np.log(C / self.C)))]
+        if run.single:
+            run.float32_rows = self.float32_rows
         progress = _PathProgress(self.problem, stop, History(), run.support, self.deadline)
         run.progress = progress
         solution = run.run()

@@ -102,6 +102,7 @@ class Sweeps:
     """
 
     gives_extra = True
+    float32_rows: np.ndarray | None = None  # of X, where many checks share the price of a copy
 
     def __init__(
         self,
@@ -173,6 +174,8 @@ class Sweeps:
             out = np.empty((self.problem.n_prototypes, len(patterns)), dtype=field.V.dtype)
             sparse_scores(field, patterns, out)
             return out
+        if self.float32_rows is not None:
+            return dense_scores(field.W.astype(np.float32), self.float32_rows[rows])
         if self.single and (field.X.dtype == np.float32 or len(field.W) >= _WORTH_CASTING):
             block = field.X[rows].astype(np.float32, copy=False)
             return dense_scores(field.W.astype(np.float32), block)
