@@ -211,20 +211,22 @@ class Machine:
         """Largest violation of signs and caps by signed variables: (1.2), (4.2), (5.2)."""
         if not len(own):
             return 0.0
-        rows = np.arange(len(own))
         rival, mine = self.shares
+        rows = np.arange(len(own))
         alpha = -signed
-        alpha[rows, own] *= -1.0
-        worst = float(-alpha.min())
+        own_alpha = -alpha[rows, own]
+        alpha[rows, own] = 0.0
+        worst = -min(float(alpha.min()), float(own_alpha.min()))
         if self.own_target is None:
-            worst = max(worst, float(np.abs(alpha[rows, own]).max()))
+            worst = max(worst, float(np.abs(own_alpha).max()))
         if self.p == 2:
             return worst
         if self.K3:
-            return max(worst, float((alpha.sum(axis=1) - cap).max()))
-        limit = np.repeat(cap[:, None] * rival, signed.shape[1], axis=1) if rival else 0.0 * alpha
-        limit[rows, own] = cap * mine if mine else 0.0
-        return max(worst, float((alpha - limit).max()))
+            return max(worst, float((alpha.sum(axis=1) + own_alpha - cap).max()))
+        # a share of zero takes no part, also where the cap is infinite
+        limit, own_limit = (cap * share if share else 0.0 for share in (rival, mine))
+        over = float((alpha.max(axis=1) - limit).max())
+        return max(worst, over, float((own_alpha - own_limit).max()))
 
     @property
     def is_crammer_singer(self) -> bool:

@@ -129,7 +129,7 @@ def descend(
     threshold : float
         A step whose gain in D is not above this is not made (its push would cost more).
     relaxation : float
-        Factor in [1, 2) on the exact step where the result stays feasible.
+        Factor in (0, 2) on the exact step where the result stays feasible.
     hard_cap : float
         What stands for an infinite cap in the estimate of the gap.
     budget : int
@@ -264,7 +264,7 @@ def descend(
             continue
         crammer_singer_step(F, tau, count, own_at, cap, A, B, new)
         gain = 0.0
-        stays_feasible = relaxation > 1.0
+        stays_feasible = relaxation != 1.0
         for q in range(count):
             change = new[q] - tau[q]
             # the changes sum to zero, so a shift of F is free and saves digits

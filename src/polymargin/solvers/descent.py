@@ -48,7 +48,7 @@ from polymargin.solvers.linear_fields import packed_rows, unpack
 from polymargin.solvers.machine_progress import MachineProgress
 from polymargin.solvers.polish import polished, polishing_pays
 from polymargin.solvers.stages import KernelStage, LinearStage, centred, settled
-from polymargin.solvers.sweeps import CALM, CALM_PASSES, CALM_WITHIN
+from polymargin.solvers.sweeps import CALM, CALM_WITHIN
 from polymargin.verdict import Values, linear_and_ridge, repair, values_of
 
 __all__ = ["BlockDescent", "solve_machine"]
@@ -60,7 +60,7 @@ _PASSES_PER_CHECK = (20, 80)  # kernels, linear
 _THRESHOLD = 0.8  # kernels: share of the average gain below which a step waits
 _PENALTY = 0.05  # constant kernel of a free intercept, in units of the mean K_ii
 # look again at this part of the gap, or of the tolerance: kernels, linear
-_FALL, _SHARE = (0.1, 0.06), (0.3, 0.8)
+_FALL, _SHARE = (0.1, 0.06), (0.3, 1.0)
 
 
 def solve_machine(
@@ -149,7 +149,11 @@ class BlockDescent:
         """Blocks for the patterns of the stage, from ``self.V``."""
         ids = self.stage.ids
         extra = self.penalty if self.problem.has_free_bias else 0.0
-        V = np.ascontiguousarray(self.V[ids])
+        # linear stages have all patterns: no second copy of their variables
+        if isinstance(self.stage, LinearStage):
+            self.V = V = np.ascontiguousarray(self.V)
+        else:
+            V = self.V[ids]
         self.blocks = make_blocks(self.problem, ids, V, extra)
         self.queue = np.empty(len(ids), dtype=np.int64)
         self.slot = np.empty(len(ids), dtype=np.int64)
@@ -158,7 +162,7 @@ class BlockDescent:
 
     def variables(self) -> np.ndarray:
         """(n, Q) signed variables of all patterns."""
-        if hasattr(self, "blocks"):
+        if hasattr(self, "blocks") and self.blocks.V is not self.V:
             self.V[self.stage.ids] = self.blocks.V
         return self.V
 
@@ -288,9 +292,9 @@ class BlockDescent:
                 G = self.gradient(stage.inside_scores())
                 end = int(enlist(G, self.blocks, self.queue))
         if calm and isinstance(stage, LinearStage):
-            for _ in range(CALM_PASSES):
+            for relaxation in CALM:
                 if end and not self.progress.why_stop():
-                    end, _ = self.visit(end, 0.0, CALM, packed)
+                    end, _ = self.visit(end, 0.0, relaxation, packed)
         unpack(stage.field, packed)
         return self.progress.steps - before
 

@@ -72,9 +72,9 @@ class LinearStage(_Stage):
     def refresh(self, signed: np.ndarray, b: np.ndarray) -> None:
         """Prototypes from the variables, free of drift, and the intercept of centre b."""
         problem, field = self.problem, self.field
-        C = settled(problem.machine, signed, problem.own)
-        support = np.flatnonzero(C.any(axis=1))
-        W = prototypes(problem, support, C[support])
+        support = np.flatnonzero(signed.any(axis=1))
+        C = settled(problem.machine, signed[support], problem.own[support])
+        W = prototypes(problem, support, C)
         if isinstance(field, SparseField):
             field.V[self.place, : len(W)] = W.T
         else:

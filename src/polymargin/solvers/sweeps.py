@@ -50,7 +50,6 @@ from polymargin.solvers.remembering import RememberingProgress
 
 __all__ = [
     "CALM",
-    "CALM_PASSES",
     "CALM_WITHIN",
     "Sweeps",
     "solve_linear",
@@ -68,8 +67,8 @@ _NEAR_END = 5.0  # times the tolerance: from there the next check is the last on
 _CHEAP, _GOOD = 0.2, 0.5
 _RELAXATION = 1.4
 # Over-relaxed steps leave noise in the margins, which P sees much more than D: near the tolerance
-# (up to so many times it) the last passes before a check are under-relaxed.
-CALM, CALM_PASSES, CALM_WITHIN = 0.5, 3, 30.0
+# (up to so many times it) the last passes before a check are under-relaxed, more and more.
+CALM, CALM_WITHIN = (1.0, 0.7, 0.45, 0.3), 30.0
 _FIRST_BLOCK = 512
 _LARGE = 1e7  # numbers in X
 _SINGLE_PRECISION_TOL = 5e-4
@@ -280,11 +279,14 @@ class Sweeps:
         """The passes between two checks; near the tolerance the last few are calm ones."""
         hard_cap = self.hard_cap()
         near = relative <= CALM_WITHIN * self.progress.stop.tol
-        calm = min(CALM_PASSES, most - 1) if near else 0
+        calm = CALM[-min(len(CALM), most - 1) :] if near and most > 1 else ()
         packed = self.pack(end)
-        steps, end = self.passes(end, target, most - calm, hard_cap, packed=packed)
-        if calm and end and not self.progress.why_stop():
-            steps += self.passes(end, -1.0, calm, hard_cap, CALM, packed)[0]
+        steps, end = self.passes(end, target, most - len(calm), hard_cap, packed=packed)
+        for relaxation in calm:
+            if not end or self.progress.why_stop():
+                break
+            made, end = self.passes(end, -1.0, 1, hard_cap, relaxation, packed)
+            steps += made
         unpack(self.field, packed)
         return steps
 
