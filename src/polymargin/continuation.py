@@ -97,7 +97,10 @@ def within_caps(problem: Problem, start: np.ndarray) -> np.ndarray:
     if takes_signed(problem):
         return signed_within_caps(problem, start)
     weight = start[np.arange(len(start)), problem.own]
-    return np.asarray(start * np.minimum(1.0, problem.cap / np.maximum(weight, 1e-300))[:, None])
+    over = np.flatnonzero(weight > problem.cap)
+    inside = start.copy()
+    inside[over] *= (problem.cap[over] / weight[over])[:, None]
+    return inside
 
 
 def adopt(model: Any, ready: Prepared, problem: Problem, solution: Solution) -> None:

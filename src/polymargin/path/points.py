@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -54,6 +55,11 @@ class Knot:
     seconds: float = 0.0
     validation_scores: np.ndarray | None = None
     known_products: dict[int, Products] = field(default_factory=dict)
+
+    @cached_property
+    def sums(self) -> np.ndarray:
+        """Column sums of the coefficients, to which the constant is proportional."""
+        return np.asarray(self.T.sum(axis=0))
 
     def forget_scores(self) -> None:
         """Every mixture that needs them is made."""
@@ -204,8 +210,7 @@ def _product(one: Knot, other: Knot) -> float:
     if one.W is None or other.W is None:
         assert other.scores is not None
         return float((one.T * other.scores[one.support]).sum())
-    # the constant of the scores is offset times the column sums of the coefficients
-    return float(np.vdot(one.W, other.W) + one.T.sum(axis=0) @ other.constant)
+    return float(np.vdot(one.W, other.W) + one.sums @ other.constant)
 
 
 def _square(knot: Knot) -> float:

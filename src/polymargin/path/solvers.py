@@ -56,6 +56,7 @@ class _KnownSweeps(Sweeps):
     progress: _PathProgress
     known: np.ndarray | None = None
     gives_extra = False  # points are solved as well as their mixtures need it, and no better
+    aim, fewest_passes = 0.7, 13  # beside the few passes of a warm start a check is dear
 
     def begin(self, start: Mixture) -> None:
         """Prototypes of the start, and its scores for the first check."""

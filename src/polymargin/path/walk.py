@@ -47,7 +47,9 @@ _FULL, _FULL_IF_SMOOTH, _LARGEST_LOSS = 1.3, 0.9, 0.5
 # 4 with a smooth loss).
 _POWER, _POWER_IF_SMOOTH = 2.9, 4.0
 _CURVATURE = 0.008  # typical gap of a mixture half way between C and e C (measured)
-_FAR = 3.0  # factor of C from which on a solution is no good start for another
+# Factor of C from which on a solution is no good start for another; a cold start costs linear
+# machines a product with all the data.
+_FAR, _FAR_IF_LINEAR = 3.0, 12.0
 # Ranges that are found: the share of the losses in the objective at the largest C, and the largest
 # C over the smallest (None: from where nearly every example has its full weight).
 _RANGES: dict[str, tuple[float, float | None]] = {"auto": (1.0 / 3.0, 100.0), "wide": (0.05, None)}
@@ -236,7 +238,8 @@ class Walk:
         if known and self.deadline.why_end():
             self.accept(C, self.ray(C), False)
             return
-        near = any(1.0 / _FAR <= C / knot.C <= _FAR for knot in known)
+        far = _FAR_IF_LINEAR if self.shared.problem.kernel.is_linear else _FAR
+        near = any(1.0 / far <= C / knot.C <= far for knot in known)
         self.keep(C, self.solve(C, self.ray(C) if near else None, share))
 
     def ray(self, C: float) -> Mixture:
@@ -384,7 +387,7 @@ class Walk:
     def share_of_losses(self, C: float) -> float:
         """By a rough solution; it is where the solve begins if C becomes an end of the range."""
         share = max(_COARSE, _ROUGH_TOL / self.deadline.stop.tol)
-        rough = self.solve(C, None, share)
+        rough = self.solve(C, self.ray(C) if self.rough else None, share)
         self.rough.append(rough)
         norm2 = mixture_of(self.shared.problem, rough, None, C).norm2 * rough.scale**2
         return 1.0 - 0.5 * norm2 / max(rough.certificate.primal, 1e-300)

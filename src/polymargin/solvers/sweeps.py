@@ -101,6 +101,7 @@ class Sweeps:
     """
 
     gives_extra = True
+    aim, fewest_passes = _AIM, _FEWEST_PASSES
     float32_rows: np.ndarray | None = None  # of X, where many checks share the price of a copy
 
     def __init__(
@@ -306,10 +307,10 @@ class Sweeps:
             self.rate = float(np.log(before[1] / relative)) / (now - before[0])
         if self.rate is None or not 0.0 < relative < np.inf:
             return _PASSES_PER_CHECK
-        wanted = np.log(relative / (_AIM * self.progress.stop.tol)) / self.rate
+        wanted = np.log(relative / (self.aim * self.progress.stop.tol)) / self.rate
         near = relative <= _NEAR_END * self.progress.stop.tol
         self.expects_end = near and wanted <= _PASSES_PER_CHECK
-        return int(min(max(wanted, _FEWEST_PASSES), _PASSES_PER_CHECK))
+        return int(min(max(wanted, self.fewest_passes), _PASSES_PER_CHECK))
 
     def first_pass(self) -> None:
         """A cold start: scores block by block with the prototypes as they grow.
