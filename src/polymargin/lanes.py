@@ -87,6 +87,9 @@ def _in_rows(lanes: int, write: Callable[..., None]) -> Any:
     def verb(
         typing: Any, values: Any, indices: Any, begin: Any, end: Any, V: Any, lane: Any, other: Any
     ) -> Any:
+        if any(array.layout != "C" for array in (values, indices, V, other)):
+            raise numba.TypingError("arrays of lanes must be C-ordered")
+
         def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             writer = _Writer(context, builder, V, lanes)
             first, last, shift = (
