@@ -4,6 +4,7 @@ import numba
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
 
 from polymargin import MulticlassSVC, MultiPrototypeSVC
 from polymargin import sparse_rows as room
@@ -134,6 +135,15 @@ class TestCompress:
         norm2 = (model.coef_**2).sum() + (model.intercept_**2).sum()
         assert model.certificate_.primal == pytest.approx(0.5 * norm2 + loss, rel=1e-12)
         assert model.certificate_.relative_gap <= 1e-3
+
+    @pytest.mark.parametrize("make", [np.asarray, sparse.csr_array], ids=["dense", "csr"])
+    def test_absolute_margins_do_not_stall(self, make):
+        """Prototypes with a large common part need float64: float32 took six times the passes."""
+        rng = np.random.default_rng(0)
+        X = np.where(rng.random((2000, 150)) < 0.1, rng.random((2000, 150)), 0.0)
+        y = (X @ rng.normal(size=(150, 7)) + 0.3 * rng.normal(size=(2000, 7))).argmax(axis=1)
+        model = MulticlassSVC(machine="llw", C=1.0, intercept="penalized", max_iter=1500)
+        assert model.fit(make(X), y).status_ == "converged"
 
     def test_several_prototypes(self):
         X, y = mostly_zeros()

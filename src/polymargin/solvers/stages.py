@@ -65,6 +65,8 @@ class LinearStage(_Stage):
     def __init__(self, problem: Problem, penalty: float, single: bool) -> None:
         self.problem = problem
         scale = np.sqrt(penalty if problem.has_free_bias else problem.kernel.offset)
+        # absolute margins: the sum of all prototypes is large beside what they differ by
+        single = single and bool(problem.machine.K1)
         self.field, self.place = make_field(problem, single, self.n_prototypes, float(scale))
         self.constant, self.scale = self.field.constant, float(scale)
         self.ids = np.arange(problem.n_patterns)
