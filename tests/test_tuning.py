@@ -320,7 +320,9 @@ def test_estimator_tunes(iris, tuned):
 
 def test_estimator_tunes_either(iris):
     X, y = iris
-    model = MulticlassSVC("msvm2", C="radius-margin", kernel="rbf", gamma=0.3).fit(X, y)
+    # the criterion is flat at its minimum: another seed may end a percent away
+    tuned = {"C": "radius-margin", "kernel": "rbf", "gamma": 0.3, "random_state": 0}
+    model = MulticlassSVC("msvm2", **tuned).fit(X, y)
     assert model.gamma_ == 0.3
     assert (
         pytest.approx(tune_radius_margin(X, y, parameters=("C",), gamma=0.3).C, rel=1e-2)
