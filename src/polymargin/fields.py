@@ -42,7 +42,6 @@ __all__ = [
     "push_list",
     "push_pair",
     "read",
-    "sparse_scores",
 ]
 
 
@@ -455,14 +454,3 @@ def pack_rows(X: Any, patterns: Any, rows: Any, slot: Any) -> None:
         slot[i] = k
         for t in range(X.shape[1]):
             rows[k, t] = X[i, t]
-
-
-@jit
-def sparse_scores(field: Any, patterns: Any, out: Any) -> None:
-    """Scores (R, k) of whole patterns, all prototypes of a feature at once."""
-    total = np.empty(field.V.shape[1], dtype=field.V.dtype)
-    for j in range(len(patterns)):
-        i = patterns[j]
-        sum_rows(field.data, field.indices, field.indptr[i], field.indptr[i + 1], field.V, total)
-        for r in range(out.shape[0]):
-            out[r, j] = total[r]

@@ -11,7 +11,7 @@ from polymargin._jit import jit
 from polymargin._memory import aligned, fresh
 from polymargin.lanes import MULTIPLE, add_to_rows, sum_rows
 
-__all__ = ["by_feature", "compress", "row_scores", "weighted_sum"]
+__all__ = ["by_feature", "columns_for", "compress", "row_scores", "score_rows", "weighted_sum"]
 
 # Measured on digits of MNIST and noisy or thinned copies of them: below, compressing does not pay.
 _FEWEST_NUMBERS, _SHORTEST_ROW, _LARGEST_SHARE = 1_000_000, 64, 0.25
@@ -67,9 +67,14 @@ def _compress(X: Any, values: Any, indices: Any, ends: Any) -> bool:
     return True
 
 
+def columns_for(d: int, R: int, dtype: Any = np.float64) -> np.ndarray:
+    """Room for R prototypes feature by feature: (d, R rounded up) zeros, every row on its lines."""
+    return aligned((d, -(-R // MULTIPLE) * MULTIPLE), dtype)
+
+
 def by_feature(W: np.ndarray) -> np.ndarray:
     """Prototypes (R, d) as columns that ``row_scores`` takes, padded with zeros."""
-    V = aligned((W.shape[1], -(-len(W) // MULTIPLE) * MULTIPLE))
+    V = columns_for(W.shape[1], len(W))
     V[:, : len(W)] = W.T
     return V
 
@@ -77,15 +82,16 @@ def by_feature(W: np.ndarray) -> np.ndarray:
 def row_scores(X: Any, rows: slice, V: np.ndarray, R: int) -> np.ndarray:
     """Inner products (R, k) of CSR rows with the first R columns of V, in float64."""
     out = np.empty((R, rows.stop - rows.start))
-    _scores(X.data, X.indices, X.indptr, rows.start, V, out)
+    score_rows(X.data, X.indices, X.indptr, np.arange(rows.start, rows.stop), V, out)
     return out
 
 
 @jit
-def _scores(values: Any, indices: Any, ends: Any, first: int, V: Any, out: Any) -> None:
+def score_rows(values: Any, indices: Any, ends: Any, rows: Any, V: Any, out: Any) -> None:
+    """Scores (R, k) of the listed CSR rows, all prototypes of a feature at once."""
     total = np.empty(V.shape[1], dtype=V.dtype)
-    for j in range(out.shape[1]):
-        i = first + j
+    for j in range(len(rows)):
+        i = rows[j]
         sum_rows(values, indices, ends[i], ends[i + 1], V, total)
         for r in range(out.shape[0]):
             out[r, j] = total[r]
@@ -94,7 +100,7 @@ def _scores(values: Any, indices: Any, ends: Any, first: int, V: Any, out: Any) 
 def weighted_sum(X: Any, rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """``weights.T @ X[rows]`` (R, d) of CSR rows in float64."""
     R = weights.shape[1]
-    V = aligned((X.shape[1], -(-R // MULTIPLE) * MULTIPLE))
+    V = columns_for(X.shape[1], R)
     _add_rows(X.data, X.indices, X.indptr, rows, weights, V)
     return np.ascontiguousarray(V[:, :R].T)
 

@@ -13,13 +13,13 @@ import numpy as np
 
 from polymargin.certificate import Judgement
 from polymargin.continuation import takes_signed, within_caps
-from polymargin.fields import SparseField
 from polymargin.history import History
 from polymargin.path.points import Knot, Mixture
 from polymargin.problem import OutOfTimeError, Problem
 from polymargin.solvers.base import Deadline, Progress, Solution, Stop
 from polymargin.solvers.body import make_duals
 from polymargin.solvers.descent import BlockDescent
+from polymargin.solvers.linear_fields import set_prototypes
 from polymargin.solvers.machine_progress import MachineProgress
 from polymargin.solvers.remembering import Memory, RememberingProgress
 from polymargin.solvers.sweeps import Sweeps
@@ -63,10 +63,7 @@ class _KnownSweeps(Sweeps):
         self.is_cold = False
         W = start.W
         assert W is not None
-        if isinstance(self.field, SparseField):
-            self.field.V[self.place, : len(W)] = W.T
-        else:
-            self.field.W[:] = W
+        set_prototypes(self.field, self.place, W)
         self.field.constant[:] = self.field.scale * self.duals.tau.sum(axis=0)
         self.known = start.scores()
 

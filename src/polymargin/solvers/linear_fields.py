@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from polymargin._memory import aligned
 from polymargin.fields import DenseField, PackedField, SparseField, pack_rows
-from polymargin.lanes import MULTIPLE
 from polymargin.problem import Problem, as_read_only
+from polymargin.sparse_rows import columns_for, score_rows
 
-__all__ = ["FEW", "make_field", "packed_rows", "unpack"]
+__all__ = ["FEW", "make_field", "packed_rows", "set_prototypes", "sparse_scores", "unpack"]
 
 # Rows are packed from this length on, while they are at most this share of all, and while rounding
 # (relative to ||M|| ||x||) stays far below a margin.
@@ -53,6 +52,21 @@ def unpack(field: Any, packed: PackedField | None) -> None:
         field.W[:] = packed.W
 
 
+def set_prototypes(field: Any, place: np.ndarray | None, W: np.ndarray) -> None:
+    """The prototypes of a field become W (R, d)."""
+    if isinstance(field, SparseField):
+        field.V[place, : len(W)] = W.T
+    else:
+        field.W[:] = W
+
+
+def sparse_scores(field: SparseField, patterns: np.ndarray, R: int) -> np.ndarray:
+    """(R, k) scores of patterns by the first R prototypes, without the constant feature."""
+    out = np.empty((R, len(patterns)), dtype=field.V.dtype)
+    score_rows(field.data, field.indices, field.indptr, patterns, field.V, out)
+    return out
+
+
 def make_field(
     problem: Problem, single: bool, R: int, scale: float
 ) -> tuple[DenseField | SparseField, np.ndarray | None]:
@@ -67,7 +81,7 @@ def make_field(
     width, constant = X.shape[1], np.zeros(R)
     if not sp.issparse(X):
         return DenseField(as_read_only(X), np.zeros((R, width)), constant, scale), None
-    V = aligned((width, -(-R // MULTIPLE) * MULTIPLE), np.float32 if single else np.float64)
+    V = columns_for(width, R, np.float32 if single else np.float64)
     place, indices = np.arange(width, dtype=X.indices.dtype), X.indices
     if V.nbytes > _FITS_CACHE:
         frequency = np.bincount(indices, minlength=width)

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from polymargin.certificate import prototypes
-from polymargin.fields import BiasedKernelField, SparseField, sparse_scores
+from polymargin.fields import BiasedKernelField, SparseField
 from polymargin.machines import Machine
 from polymargin.problem import Problem, row_blocks, run_blocks
 from polymargin.solvers.base import Deadline
-from polymargin.solvers.linear_fields import make_field
+from polymargin.solvers.linear_fields import make_field, set_prototypes, sparse_scores
 from polymargin.solvers.rows import KernelRows
 
 __all__ = ["KernelStage", "LinearStage", "centred", "settled"]
@@ -77,10 +77,7 @@ class LinearStage(_Stage):
         support = np.flatnonzero(signed.any(axis=1))
         C = settled(problem.machine, signed[support], problem.own[support])
         W = prototypes(problem, support, C)
-        if isinstance(field, SparseField):
-            field.V[self.place, : len(W)] = W.T
-        else:
-            field.W[:] = W
+        set_prototypes(field, self.place, W)
         if problem.has_free_bias:
             self.set_bias(b, C.sum(axis=0))
         else:
@@ -112,9 +109,7 @@ class LinearStage(_Stage):
         out = np.empty((n, R))
         for rows in row_blocks(n, max(256, min(8192, 65536 // R))):
             if isinstance(field, SparseField):
-                block = np.empty((R, rows.stop - rows.start))
-                sparse_scores(field, np.arange(rows.start, rows.stop), block)
-                out[rows] = block.T
+                out[rows] = sparse_scores(field, self.ids[rows], R).T
             else:
                 out[rows] = field.X[rows] @ field.W.T
         if not problem.has_free_bias:

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 from polymargin._memory import fresh
 from polymargin.certificate import prototypes
-from polymargin.fields import DenseField, PackedField, SparseField, sparse_scores
+from polymargin.fields import DenseField, PackedField, SparseField
 from polymargin.history import History
 from polymargin.kernels import dense_scores
 from polymargin.problem import Problem, row_blocks
@@ -45,7 +45,14 @@ from polymargin.solvers.body import (
     make_duals,
     screen,
 )
-from polymargin.solvers.linear_fields import FEW, make_field, packed_rows, unpack
+from polymargin.solvers.linear_fields import (
+    FEW,
+    make_field,
+    packed_rows,
+    set_prototypes,
+    sparse_scores,
+    unpack,
+)
 from polymargin.solvers.remembering import RememberingProgress
 
 __all__ = [
@@ -151,10 +158,7 @@ class Sweeps:
         if self.problem.centre is not None:
             W += self.problem.centre[0]
             constant += self.problem.centre[1]
-        if isinstance(field, SparseField):
-            field.V[self.place, : len(W)] = W.T
-        else:
-            field.W[:] = W
+        set_prototypes(field, self.place, W)
         field.constant[:] = constant
 
     def frozen(self) -> DenseField | SparseField:
@@ -171,9 +175,7 @@ class Sweeps:
         """(R, k) scores of a block, without the constant feature."""
         field = self.field if field is None else field
         if isinstance(field, SparseField):
-            out = np.empty((self.problem.n_prototypes, len(patterns)), dtype=field.V.dtype)
-            sparse_scores(field, patterns, out)
-            return out
+            return sparse_scores(field, patterns, self.problem.n_prototypes)
         if self.float32_rows is not None:
             return dense_scores(field.W.astype(np.float32), self.float32_rows[rows])
         if self.single and (field.X.dtype == np.float32 or len(field.W) >= _WORTH_CASTING):
