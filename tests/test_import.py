@@ -25,7 +25,7 @@ ORDER = [
     {"verdict", "hull_certificate", "_callbacks"},
     {"solvers"},
     {"radius"},
-    {"outcome", "classifier"},
+    {"outcome", "classifier", "metric"},
     {"prototype_classifier", "tuned_parameters"},
     {"estimators", "multi_prototype", "convex_hull", "inspection"},
     {"continuation", "margins"},

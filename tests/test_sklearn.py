@@ -18,6 +18,8 @@ _ESTIMATORS = [
     MultiPrototypeSVC(tol=1e-8),
     MultiPrototypeSVC(kernel="rbf", tol=1e-8),
     MultiPrototypeSVC(assignment="static", tol=1e-8),
+    MultiPrototypeSVC(metric="learned", tol=1e-8),
+    MultiPrototypeSVC(metric="learned", assignment="static", tol=1e-8),
 ]
 
 

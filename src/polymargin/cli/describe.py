@@ -60,7 +60,7 @@ def model_record(model: Any) -> dict[str, Any]:
 
 _SHOWN = (
     "machine C kernel gamma degree coef0 intercept intercept_scaling eta eta_scale n_prototypes "
-    "tol class_weight assignment annealing n_restarts random_state"
+    "tol class_weight assignment annealing metric n_restarts random_state"
 )
 
 

@@ -87,6 +87,7 @@ class Recipe:
     restarts: int
     annealing: str
     assignment: str
+    metric: str
     cache_mb: float
     scale: str
     max_time: float | None
@@ -145,6 +146,7 @@ class Recipe:
                 "n_restarts": self.restarts,
                 "annealing": self.annealing,
                 "assignment": self.assignment,
+                "metric": self.metric,
             }
             return MultiPrototypeSVC(**(common | prototypes | changes))
         from polymargin.estimators import MulticlassSVC
@@ -214,6 +216,9 @@ def recipe_options(lists: bool = False, machine: str = "MP") -> Callable[[Comman
         click.option("--assignment", type=click.Choice(["annealed", "greedy", "static"]),
                      default="annealed", show_default=True,
                      help="MP: how examples find prototypes."),
+        click.option("--metric", type=click.Choice(["euclidean", "learned"]), default="euclidean",
+                     show_default=True, help="MP, linear kernel: learned makes directions that "
+                     "tell classes apart cheap."),
         click.option("--cache-mb", type=Number(), default=1000.0, show_default=True,
                      help="Memory for kernel values."),
         click.option("--scale", type=click.Choice(SCALES), default="auto", help="Scaling of the "
@@ -240,6 +245,8 @@ def recipe_options(lists: bool = False, machine: str = "MP") -> Callable[[Comman
 def take_recipe(options: dict[str, Any]) -> Recipe:
     """Remove the options of the machine from all options; refuse those that do not fit together."""
     machine = options["machine"].upper()
+    if options["metric"] != "euclidean" and machine != "MP":
+        raise click.UsageError(f"--metric is for -m MP, not for -m {machine}.")
     if options["prototypes"] is not None and machine != "MP":
         raise click.UsageError(f"-p/--prototypes is for -m MP; -m {machine} has one per class.")
     if options["eta"] is not None and machine != "HULL":

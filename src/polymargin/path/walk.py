@@ -89,6 +89,11 @@ class Shared:
             raise ValueError(
                 f"estimator must be a MulticlassSVC or a MultiPrototypeSVC, got {template!r}."
             )
+        if getattr(template, "metric", "euclidean") != "euclidean":
+            raise ValueError(
+                "estimator: a path needs metric='euclidean'; a learned metric depends on C, so its "
+                "points have no problem in common."
+            )
         self.seconds, self.n_solves = 0.0, 0
         self.estimator = clone(template).set_params(C=1.0, tol=tol, **settings)
         self.prototype_class: np.ndarray
