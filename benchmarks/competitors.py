@@ -55,7 +55,9 @@ def ours_rbf(C: float, gamma: float, seed: int) -> MulticlassSVC:
     return MulticlassSVC(kernel="rbf", C=C, gamma=gamma, tol=1e-3, random_state=seed)
 
 
-def ours_prototypes(q: int, C: float, seed: int, annealing: str) -> MultiPrototypeSVC:
+def ours_prototypes(
+    q: int, C: float, seed: int, annealing: str, metric: str = "euclidean"
+) -> MultiPrototypeSVC:
     """The machine of this package with q linear prototypes per class."""
     return MultiPrototypeSVC(
         q,
@@ -64,6 +66,7 @@ def ours_prototypes(q: int, C: float, seed: int, annealing: str) -> MultiPrototy
         tol=1e-3,
         intercept_scaling=_INTERCEPT_SCALING,
         random_state=seed,
+        metric=metric,
     )
 
 

@@ -134,6 +134,8 @@ def test_version():
         ["train", "x.csv", "-m", "XX"],
         ["train", "x.csv", "-m", "CS", "-p", "3"],
         ["train", "x.csv", "--eta", "0.5"],
+        ["train", "x.csv", "-m", "CS", "--metric", "learned"],
+        ["train", "x.csv", "--metric", "mahalanobis"],
         ["train", "x.csv", "-m", "HULL", "-c", "1"],
         ["train", "x.csv", "-B", "1", "--intercept", "none"],
         ["train", "x.csv", "-v", "1"],
@@ -277,6 +279,14 @@ def test_sparse_data(tmp_path):
     for options in (["--scale", "standard"], ["--scale", "none"]):
         invoke("train", tmp_path / "a.svm", "-m", "CS", "-c", 1, *options)
     assert "minmax" in refused("train", tmp_path / "a.svm", "-c", 1, "--scale", "minmax")
+
+
+def test_train_in_a_learned_metric(home, tmp_path):
+    options = ["-c", 1, "-p", 2, "--metric", "learned", "-o", tmp_path / "m", "--json"]
+    result = invoke("train", home / "iris.csv", *options)
+    assert json.loads(result.stdout)["parameters"]["metric"] == "learned"
+    assert polymargin.load(tmp_path / "m").steps[-1][1].metric_.shape == (4, 4)
+    assert "needs kernel='linear'" in refused("train", home / "iris.csv", "-k", "rbf", *options)
 
 
 def test_train_on_a_sample(home, tmp_path):

@@ -27,6 +27,7 @@ ORDER = [
     {"radius"},
     {"outcome", "classifier", "metric"},
     {"prototype_classifier", "tuned_parameters"},
+    {"prototype_training"},
     {"estimators", "multi_prototype", "convex_hull", "inspection"},
     {"continuation", "margins"},
     {"multi_prototype_cv", "left_out", "cross_validation", "bounds", "tuning"},

@@ -195,6 +195,7 @@ def test_parameters_and_defaults():
         "tol": 1e-3, "max_iter": 100000, "max_time": None, "class_weight": None, "n_jobs": None,
         "random_state": None, "verbose": 0, "gamma": "scale", "degree": 3, "coef0": 0.0,
         "intercept_scaling": 1.0, "cache_mb": 1000, "solver": "auto",
+        "metric": "euclidean",
     }  # fmt: skip
     signature = inspect.signature(MultiPrototypeSVC)
     assert {p.name: p.default for p in signature.parameters.values()} == expected

@@ -5,7 +5,8 @@ Support Vector Machines, JMLR 6 (2005) 817-850.  Three parts, each with a table 
 
 - ``energy``: how low the annealing gets at equal C and number of prototypes, which no test set can
   flatter;
-- ``accuracy``: test error over the number of prototypes per class, C chosen on training data;
+- ``accuracy``: test error over the number of prototypes per class, C and metric chosen on training
+  data;
 - ``speed``: seconds of fit, and prediction beside a Gaussian ``SVC``.
 """
 
@@ -19,7 +20,7 @@ __all__ = ["run"]
 
 
 def run(options: Options) -> Report:
-    """All parts; the fits that are timed take the C that the second part chose."""
+    """All parts; the fits that are timed take the C and the metric that the second part chose."""
     report = Report(
         "prototypes",
         "MultiPrototypeSVC: energy, test error and speed",

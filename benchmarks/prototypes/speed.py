@@ -25,7 +25,7 @@ _FLOAT32_BYTES = 4
 
 @dataclass(frozen=True)
 class Case:
-    """One row; C is None where validation chose it, ``svc`` is (C, gamma) of the competitor."""
+    """One row; C is None where validation chose it and the metric, ``svc`` is (C, gamma)."""
 
     data: str
     q: int
@@ -51,6 +51,7 @@ COLUMNS = (
     Column("shape", "n x d"),
     Column("q", "q", "d"),
     Column("C", "C", "g"),
+    Column("metric", "metric"),
     Column("seconds", "fit [s]", ".4g"),
     Column("gap", "gap", ".1e"),
     Column("error", "error [%]", ".2f"),
@@ -64,12 +65,16 @@ COLUMNS = (
 )
 
 
-def run(report: Report, options: Options, chosen: dict[tuple[str, int], float]) -> None:
+Chosen = dict[tuple[str, int], tuple[float, str]]
+"""C and metric of each set and number of prototypes."""
+
+
+def run(report: Report, options: Options, chosen: Chosen) -> None:
     """All rows whose data are present."""
     table = Table(
         "Fit and prediction",
-        "Default annealing; C as chosen above (MNIST: fixed). Medians of whole `fit` calls (MNIST: "
-        "one) and of `predict` on the test part, divided by its size; "
+        "Default annealing; C and metric as chosen above (MNIST: fixed). Medians of whole `fit` "
+        "calls (MNIST: one) and of `predict` on the test part, divided by its size; "
         '`SVC(kernel="rbf")` with C=10 and gamma .0078 (USPS) or 2 (LETTER). Models as float32: '
         "prototypes and intercepts; support vectors, coefficients and intercepts.",
         COLUMNS,
@@ -101,14 +106,12 @@ def sentence(row: dict[str, Any]) -> str:
     return text
 
 
-def measure(
-    case: Case, data: DataSet, options: Options, chosen: dict[tuple[str, int], float]
-) -> dict[str, Any]:
+def measure(case: Case, data: DataSet, options: Options, chosen: Chosen) -> dict[str, Any]:
     """One row of the table."""
     q = _QUICK_Q if options.quick else case.q
-    C = case.C if case.C is not None else chosen[case.data, q]
+    C, metric = (case.C, "euclidean") if case.C is not None else chosen[case.data, q]
     models = [
-        competitors.ours_prototypes(q, C, seed, "default")
+        competitors.ours_prototypes(q, C, seed, "default", metric)
         for seed in range(case.fits or options.repeat)
     ]
     calls = options.repeat if options.quick else max(_PREDICT_CALLS, options.repeat)
@@ -119,6 +122,7 @@ def measure(
         "shape": data.shape,
         "q": q,
         "C": C,
+        "metric": metric,
         "seconds": median(one["seconds"] for one in runs),
         "seconds_target": case.seconds_target,
         "gap": median(one["gap"] for one in runs),
