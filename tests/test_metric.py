@@ -12,6 +12,8 @@ from sklearn.model_selection import cross_val_score
 from polymargin import MultiPrototypeSVC, MultiPrototypeSVCCV, regularization_path
 from polymargin.export import ExportModel
 from polymargin.metric import Metric, prototype_metric
+from polymargin.solvers import alternation
+from polymargin.solvers.alternation import solve_prototypes
 
 
 @pytest.fixture(scope="module")
@@ -152,6 +154,33 @@ def test_time_limit(digits):
     with pytest.warns(ConvergenceWarning, match="max_time"):
         model = machine(n_prototypes=20, max_time=1e-6).fit(*digits)
     assert model.status_ == "max_time"
+    assert model.predict(digits[0]).shape == digits[1].shape
+
+
+def test_learning_takes_a_part_of_the_time(digits, monkeypatch):
+    limits = []
+
+    def solve(problem, stop, *others):
+        limits.append(stop.max_time)
+        return solve_prototypes(problem, stop, *others)
+
+    monkeypatch.setattr(alternation, "solve_prototypes", solve)
+    machine(max_time=100.0).fit(*digits)
+    assert limits == [25.0, 100.0]
+
+
+def test_interrupted_while_it_learns(digits, monkeypatch):
+    def solve(problem, stop, history, schedule, is_static, seed, cache_mb, deadline):
+        deadline.interrupted = deadline.interrupted or is_static
+        return solve_prototypes(
+            problem, stop, history, schedule, is_static, seed, cache_mb, deadline
+        )
+
+    monkeypatch.setattr(alternation, "solve_prototypes", solve)
+    model = machine()
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(*digits)
+    assert model.status_ == "interrupted"
     assert model.predict(digits[0]).shape == digits[1].shape
 
 

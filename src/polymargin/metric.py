@@ -5,11 +5,10 @@ second moment, shrunk towards the identity,
 
     A = s ((1 - lambda) W'W / ||W||^2 + lambda I / d),   tr(W A^-1 W') = ||W||^2 fixes s,
 
-is the metric: directions that prototypes use become cheap, others dear.  With ``lambda -> 0`` and
-W = M it is a step of the alternation that minimises over M and A together, the idea behind
-multi-task feature learning (Argyriou, Evgeniou & Pontil, Machine Learning 73 (2008) 243-272; there
-the square root of the second moment).  The scale s keeps the meaning of C: the prototypes that were
-found cost as much as before.
+is the metric: directions that prototypes use become cheap, others dear.  It is one step of an
+alternation between prototypes and metric, akin to multi-task feature learning (Argyriou, Evgeniou &
+Pontil, Machine Learning 73 (2008) 243-272; there A is the square root of the second moment).  The
+scale s keeps the meaning of C: the prototypes that were found cost as much as before.
 
 A machine in the metric is the plain machine on the rows x A^{1/2}: solvers and judge know nothing
 of it.  Its prototypes m act on features as m A^{1/2}, so a fitted model is as small and as fast as
@@ -25,14 +24,15 @@ import numpy as np
 
 from polymargin.history import History
 from polymargin.problem import Problem
-from polymargin.solvers.base import Deadline, Stop
+from polymargin.solvers.base import Deadline, deferred_interrupt
 
 __all__ = ["METRICS", "Metric", "learn_metric", "prototype_metric"]
 
 METRICS = ("euclidean", "learned")
 
-_SHRINKAGE = 0.1  # lambda: anything from .03 to .3 did as well on USPS and LETTER
+_SHRINKAGE = 0.1  # lambda: anything from .03 to .5 did as well on folds of USPS and LETTER
 _ROUGH_TOL, _ROUGHER = 0.01, 10.0  # the problem that teaches: at most this gap, times the user's
+_SHARE = 0.25  # of a time limit
 _MOST_FEATURES = 4000  # A has a square of them, and its root takes their cube
 
 
@@ -81,10 +81,11 @@ def prototype_metric(W: np.ndarray) -> Metric:
     return Metric.of(cost / norm2 * A)
 
 
-def learn_metric(
-    problem: Problem, stop: Stop, seed: Any, cache_mb: float, deadline: Deadline
-) -> Metric:
-    """The metric of the static problem as it stands, solved roughly."""
+def learn_metric(problem: Problem, seed: Any, cache_mb: float, deadline: Deadline) -> Metric:
+    """The metric of the static problem as it stands, solved roughly in a part of the time.
+
+    ``deadline`` is that of the whole fit, which hears of a Ctrl-C.
+    """
     from polymargin.solvers.alternation import solve_prototypes
 
     d = problem.X.shape[1]
@@ -93,10 +94,15 @@ def learn_metric(
             f"metric='learned' allows at most {_MOST_FEATURES} features, X has {d}; use "
             "metric='euclidean', or fewer features (PCA, TruncatedSVD)."
         )
-    rough = replace(stop, tol=min(_ROUGH_TOL, _ROUGHER * stop.tol))
+    stop = deadline.stop
+    limit = None if stop.max_time is None else _SHARE * stop.max_time
+    rough = replace(stop, tol=min(_ROUGH_TOL, _ROUGHER * stop.tol), max_time=limit)
     # passes write to the assignment
     copy = replace(problem, own=problem.own.copy())
-    found = solve_prototypes(copy, rough, History(), None, True, seed, cache_mb, deadline)
+    clock = Deadline(rough)
+    with deferred_interrupt(clock):
+        found = solve_prototypes(copy, rough, History(), None, True, seed, cache_mb, clock)
+    deadline.interrupted = clock.interrupted
     judgement = found.solution.judgement
     assert judgement.W is not None  # linear kernels have prototypes
     return prototype_metric(judgement.W * judgement.scale)

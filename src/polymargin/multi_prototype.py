@@ -106,7 +106,8 @@ class MultiPrototypeSVC(PrototypeTrainer):
     metric : {"euclidean", "learned"}, default="euclidean"
         "learned" measures prototypes by 1/2 tr(M A^-1 M') instead of 1/2 ||M||^2, A a matrix learnt
         from the prototypes of the first assignment: directions that tell classes apart become
-        cheap.  Often a tenth fewer errors (see Notes) in a model of the same size and speed.
+        cheap.  With ten and more prototypes per class often a tenth fewer errors on validation
+        data, with few of them more errors: choose it like C.  The model is as small and as fast.
         Linear kernel, at most 4000 features; the rows in the metric are a dense copy of X.
 
     Attributes

@@ -59,8 +59,8 @@ class PrototypeTrainer(PrototypeClassifier):
         n_jobs = min(effective_n_jobs(self.n_jobs), restarts)
         deadline = Deadline(self._stop())
         if metric is None and self.metric == "learned":
-            with deferred_interrupt(deadline), single_threaded_libraries():
-                metric = learn_metric(problem, self._stop(), seed, float(self.cache_mb), deadline)
+            with single_threaded_libraries():
+                metric = learn_metric(problem, seed, float(self.cache_mb), deadline)
         if metric is not None:
             problem = metric.problem(problem)
         attributes = self._fitted_attributes(ready, problem.prototype_class, metric)
