@@ -16,15 +16,17 @@ from benchmarks.options import Options
 from benchmarks.prototypes.fits import fit_seed, mean, note, percent_wrong, seeds, spread
 from benchmarks.report import Column, Report, Table, Verdict, judged
 from benchmarks.timing import median
+from polymargin.metric import METRICS
 
-__all__ = ["CASES", "Case", "run"]
+__all__ = ["CASES", "Case", "Chosen", "run"]
 
 # C climbs a ladder by the error of folds, from the choice of the row before.  One seed moves the
 # error of five folds by .2 points, so there are two, and none of those that the table is made of.
 FOLDS = 5
 VALIDATION_SEEDS = (10, 11)
 
-METRICS = ("euclidean", "learned")
+Chosen = dict[tuple[str, int], tuple[float, str]]
+"""C and metric of each set and number of prototypes."""
 
 _QUICK_NUMBERS = (1, 3)
 _QUICK_FOLDS_USED = 1
@@ -77,7 +79,7 @@ COLUMNS = (
 )
 
 
-def run(report: Report, options: Options) -> dict[tuple[str, int], tuple[float, str]]:
+def run(report: Report, options: Options) -> Chosen:
     """One row per set, number of prototypes and metric; returns the C and metric chosen."""
     table = Table(
         "Test error",
@@ -241,6 +243,7 @@ def verdicts(case: Case, rows: list[dict[str, Any]], quick: bool) -> list[Verdic
 
 def chart(case: Case, rows: list[dict[str, Any]]) -> Lines:
     """All curves over the number of prototypes."""
+    numbers = [row["q"] for row in chosen(rows)]
     curves = {
         f"polymargin, {metric} metric": [row for row in rows if row["metric"] == metric]
         for metric in METRICS
@@ -253,9 +256,9 @@ def chart(case: Case, rows: list[dict[str, Any]]) -> Lines:
         f"{case.data.upper()}: test error",
         "prototypes per class",
         "%, mean of the seeds (bars: lowest, highest)",
-        sorted({row["q"] for row in rows}),
+        numbers,
         {name: [row["error"] for row in curve] for name, curve in curves.items()}
-        | {"published": [case.published[q] for q in sorted({row["q"] for row in rows})]},
+        | {"published": [case.published[q] for q in numbers]},
         whiskers={name: [(min(one), max(one)) for one in end] for name, end in ends.items()},
         y_axis="log",
     )

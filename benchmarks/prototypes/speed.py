@@ -9,6 +9,7 @@ from benchmarks import competitors
 from benchmarks.charts import Bars
 from benchmarks.data import DataMissingError, DataSet, load
 from benchmarks.options import Options
+from benchmarks.prototypes.accuracy import Chosen
 from benchmarks.prototypes.fits import fit_seed, note, percent_wrong
 from benchmarks.report import Column, Report, Table, Verdict, judged
 from benchmarks.timing import median, processor_seconds
@@ -63,10 +64,6 @@ COLUMNS = (
     Column("svc_kilobytes", "SVC [kB]", ",.0f"),
     Column("note", "note"),
 )
-
-
-Chosen = dict[tuple[str, int], tuple[float, str]]
-"""C and metric of each set and number of prototypes."""
 
 
 def run(report: Report, options: Options, chosen: Chosen) -> None:

@@ -38,17 +38,15 @@ _MOST_FEATURES = 4000  # A has a square of them, and its root takes their cube
 
 @dataclass(frozen=True)
 class Metric:
-    """A symmetric positive definite matrix A with its root and the inverse of that."""
+    """A symmetric positive definite matrix A with its root."""
 
     matrix: np.ndarray
     root: np.ndarray
-    inverse_root: np.ndarray
 
     @classmethod
     def of(cls, matrix: np.ndarray) -> Metric:
         values, vectors = np.linalg.eigh(matrix)
-        root = np.sqrt(values)
-        return cls(matrix, (vectors * root) @ vectors.T, (vectors / root) @ vectors.T)
+        return cls(matrix, (vectors * np.sqrt(values)) @ vectors.T)
 
     def rows(self, X: Any) -> np.ndarray:
         """The rows x A^{1/2}, dense and in the dtype of X."""
@@ -56,7 +54,7 @@ class Metric:
 
     def prototypes(self, W: np.ndarray) -> np.ndarray:
         """What prototypes that act on features are among such rows."""
-        return W @ self.inverse_root
+        return np.linalg.solve(self.root, W.T).T
 
     def on_features(self, W: np.ndarray) -> np.ndarray:
         """What prototypes of such rows are among features; the inverse of ``prototypes``."""

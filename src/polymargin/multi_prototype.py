@@ -420,7 +420,6 @@ class MultiPrototypeSVC(PrototypeTrainer):
             centre = (self.prototypes_, constant)
         problem = self._problem(MACHINES["cs"], ready, own, prototype_class)
         problem.centre = centre
-        metric = None if is_first else self._known_metric()
-        self._train(problem, ready, None, lambda restart: own, seed, None, metric)
+        self._train(problem, ready, None, lambda restart: own, seed, None, self._known_metric())
         del self._training
         return self
