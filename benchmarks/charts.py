@@ -15,9 +15,9 @@ from typing import Any, Literal
 
 __all__ = ["Bars", "Lines", "Panel", "draw", "is_available"]
 
-_COLOURS = ("#0072B2", "#E69F00", "#009E73")
-_HATCHES = ("", "//", "..")
-_MARKERS = ("o", "s", "^")
+_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7")
+_HATCHES = ("", "//", "..", "xx")
+_MARKERS = ("o", "s", "^", "D")
 _GROUP_WIDTH = 0.8
 _MOST_SIDE_BY_SIDE = 3
 _MOST_LEVEL_LABELS = 2

@@ -340,5 +340,6 @@ def test_verbose(capfd, n_restarts):
     loud = clone(model).set_params(verbose=1).fit(X, y)
     lines = "".join(capfd.readouterr()).splitlines()
     lines = [line for line in lines if line.strip()]
-    assert len(lines) >= len(loud.history_["energy"]) - 1
+    # not printed: the ends of both series of greedy rounds, and the better end repeated
+    assert len(lines) >= len(loud.history_["energy"]) - 3
     assert all("energy" in line and "temperature" in line for line in lines)

@@ -5,8 +5,8 @@ Support Vector Machines, JMLR 6 (2005) 817-850.  Three parts, each with a table 
 
 - ``energy``: how low the annealing gets at equal C and number of prototypes, which no test set can
   flatter;
-- ``accuracy``: test error over the number of prototypes per class, C and metric chosen on training
-  data;
+- ``accuracy``: test error over the number of prototypes per class; C, metric and rows (USPS: as
+  given or of unit length) chosen on training data;
 - ``speed``: seconds of fit, and prediction beside a Gaussian ``SVC``.
 """
 
@@ -20,12 +20,12 @@ __all__ = ["run"]
 
 
 def run(options: Options) -> Report:
-    """All parts; the fits that are timed take the C and the metric that the second part chose."""
+    """All parts; the fits that are timed take what the second part chose."""
     report = Report(
         "prototypes",
         "MultiPrototypeSVC: energy, test error and speed",
-        "Linear prototypes, penalised intercept, `tol=1e-3`; USPS as given, LETTER scaled to "
-        "[-1, 1] by its training part, MNIST to [0, 1]. Published: Aiolli & Sperduti, JMLR 6 "
+        "Linear prototypes, penalised intercept, `tol=1e-3`; LETTER is scaled to [-1, 1] by "
+        "its training part, MNIST to [0, 1]. Published: Aiolli & Sperduti, JMLR 6 "
         "(2005). One thread; warm; float64.",
     )
     energy.run(report, options)

@@ -1,4 +1,4 @@
-"""Test error over the number of prototypes per class, C and metric chosen on the training part."""
+"""Test error over the number of prototypes per class; C, metric, rows chosen on training data."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from joblib import Parallel, delayed
 from sklearn.model_selection import StratifiedKFold
 
 from benchmarks import competitors
@@ -14,19 +15,30 @@ from benchmarks.charts import Lines
 from benchmarks.data import DataMissingError, DataSet, load
 from benchmarks.options import Options
 from benchmarks.prototypes.fits import fit_seed, mean, note, percent_wrong, seeds, spread
+from benchmarks.prototypes.rows import Rows, as_given, unit_length
 from benchmarks.report import Column, Report, Table, Verdict, judged
 from benchmarks.timing import median
 from polymargin.metric import METRICS
 
-__all__ = ["CASES", "Case", "Chosen", "run"]
+__all__ = ["CASES", "Case", "Choice", "run"]
 
 # C climbs a ladder by the error of folds, from the choice of the row before.  One seed moves the
 # error of five folds by .2 points, so there are two, and none of those that the table is made of.
 FOLDS = 5
 VALIDATION_SEEDS = (10, 11)
 
-Chosen = dict[tuple[str, int], tuple[float, str]]
-"""C and metric of each set and number of prototypes."""
+# Fits that choose are not timed, so that they may share the cores.
+VALIDATION_JOBS = 2
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What validation prefers for a set and a number of prototypes."""
+
+    C: float
+    metric: str
+    rows: Rows
+
 
 _QUICK_NUMBERS = (1, 3)
 _QUICK_FOLDS_USED = 1
@@ -35,27 +47,32 @@ _LARGEST = 20
 
 @dataclass(frozen=True)
 class Case:
-    """A data set, candidates for C and the first one, published test errors, target at q = 20."""
+    """A data set, what may be seen of its rows, published test errors, target at q = 20."""
 
     data: str
-    candidates: tuple[float, ...]
-    first: float
+    rows: tuple[Rows, ...]
     published: dict[int, float]
     target: float
+
+    def row_choice(self, name: str) -> Rows:
+        """The rows of that name."""
+        return next(rows for rows in self.rows if rows.name == name)
 
 
 CASES = (
     Case(
         "usps",
-        (0.0025, 0.005, 0.01, 0.02, 0.04, 0.08),
-        0.01,
+        (
+            Rows("as given", as_given, (0.0025, 0.005, 0.01, 0.02, 0.04, 0.08), 0.01),
+            Rows("unit length", unit_length, (0.625, 1.25, 2.5, 5.0, 10.0, 20.0), 5.0),
+        ),
         {1: 8.12, 3: 6.13, 5: 5.83, 10: 5.48, 15: 5.23, 20: 5.00},
         5.0,
     ),
     Case(
         "letter",
-        (2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0),
-        20.0,
+        # sixteen measurements without a common unit: the length of a row means nothing
+        (Rows("as given", as_given, (2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0), 20.0),),
         {1: 21.36, 3: 9.64, 5: 6.42, 10: 4.84, 15: 3.16, 20: 2.94},
         2.9,
     ),
@@ -64,6 +81,7 @@ CASES = (
 COLUMNS = (
     Column("data", "set"),
     Column("q", "q", "d"),
+    Column("rows", "rows"),
     Column("metric", "metric"),
     Column("C", "C", "g"),
     Column("validation_error", "validation [%]", ".2f"),
@@ -79,15 +97,16 @@ COLUMNS = (
 )
 
 
-def run(report: Report, options: Options) -> Chosen:
-    """One row per set, number of prototypes and metric; returns the C and metric chosen."""
+def run(report: Report, options: Options) -> dict[tuple[str, int], Choice]:
+    """One row per set, number of prototypes, rows and metric; returns the choices."""
     table = Table(
         "Test error",
         f"Default annealing. C: least mean error on {FOLDS} stratified folds of the training part "
         f"with {len(VALIDATION_SEEDS)} seeds of its own, on a ladder of factor 2 that is climbed "
-        "from the choice with fewer prototypes. The metric of the lower validation error is the "
-        "choice, which is judged. Error: mean over seeds 0, 1, 2, spread is their standard "
-        "deviation. Seconds of the process: median of the same fits.",
+        "from the choice with fewer prototypes. Rows and metric of the lowest validation error are "
+        "the choice, which is judged (unit length: ink from 0 on, divided by its length). Error: "
+        "mean over seeds 0, 1, 2, spread is their standard deviation. Seconds of the process: "
+        "median of the same fits.",
         COLUMNS,
     )
     report.tables.append(table)
@@ -98,7 +117,13 @@ def run(report: Report, options: Options) -> Chosen:
         if rows:
             report.panels.append(chart(case, rows))
         report.verdicts += verdicts(case, rows, options.quick)
-    return {(row["data"], row["q"]): (row["C"], row["metric"]) for row in chosen(table.rows)}
+    by_name = {case.data: case for case in CASES}
+    return {
+        (row["data"], row["q"]): Choice(
+            row["C"], row["metric"], by_name[row["data"]].row_choice(row["rows"])
+        )
+        for row in chosen(table.rows)
+    }
 
 
 def chosen(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -116,41 +141,46 @@ def measure_set(
         for q in numbers:
             report.skip(f"accuracy, {case.data} q={q}", reason)
         return []
-    rows: list[dict[str, Any]] = []
-    start = dict.fromkeys(METRICS, case.first)
+    found: list[dict[str, Any]] = []
+    seen = {rows.name: rows.data(data) for rows in case.rows}
+    start = {(rows.name, metric): rows.first for rows in case.rows for metric in METRICS}
     for q in numbers:
-        pair = [measure(case, q, metric, start[metric], data, options) for metric in METRICS]
-        min(pair, key=lambda row: row["validation_error"])["choice"] = "*"
-        rows += pair
-        for row in pair:
-            start[row["metric"]] = row["C"]
+        group = [
+            measure(case, q, rows, metric, start[rows.name, metric], seen[rows.name], options)
+            for rows in case.rows
+            for metric in METRICS
+        ]
+        min(group, key=lambda row: row["validation_error"])["choice"] = "*"
+        found += group
+        for row in group:
+            start[row["rows"], row["metric"]] = row["C"]
             print(
-                f"accuracy, {case.data} q={q} {row['metric']}{row['choice']}: C={row['C']:g}, "
-                f"validation {row['validation_error']:.2f} %, test error {row['error']:.2f} % "
-                f"(+- {row['spread']:.2f}; published {row['published']:.2f}), "
+                f"accuracy, {case.data} q={q} {row['rows']}, {row['metric']}{row['choice']}: "
+                f"C={row['C']:g}, validation {row['validation_error']:.2f} %, test error "
+                f"{row['error']:.2f} % (+- {row['spread']:.2f}; published {row['published']:.2f}), "
                 f"{row['seconds']:.4g} s",
                 flush=True,
             )
-    return rows
+    return found
 
 
 def measure(
-    case: Case, q: int, metric: str, start: float, data: DataSet, options: Options
+    case: Case, q: int, rows: Rows, metric: str, start: float, data: DataSet, options: Options
 ) -> dict[str, Any]:
-    """One row of the table; the fits that choose C have loaded everything before the timed ones."""
-    candidates = case.candidates
+    """One row of the table; what is compiled is loaded before the timed fits."""
+    candidates = rows.candidates
     validation = climb(
         candidates, candidates.index(start), lambda C: validate(q, C, metric, data, options)
     )
     C = min(validation, key=lambda candidate: validation[candidate])
-    runs = [
-        fit_seed(competitors.ours_prototypes(q, C, seed, "default", metric), data)
-        for seed in seeds(options)
-    ]
+    models = [competitors.ours_prototypes(q, C, seed, "default", metric) for seed in seeds(options)]
+    competitors.warm(models[0], data.X_train, data.y_train)
+    runs = [fit_seed(model, data) for model in models]
     errors = [one["error"] for one in runs]
     return {
         "data": case.data,
         "q": q,
+        "rows": rows.name,
         "metric": metric,
         "C": C,
         "validation_error": validation[C],
@@ -194,15 +224,24 @@ def validate(q: int, C: float, metric: str, data: DataSet, options: Options) -> 
     X, y = data.X_train, data.y_train
     used = _QUICK_FOLDS_USED if options.quick else FOLDS
     seeds_used = VALIDATION_SEEDS[:1] if options.quick or q == 1 else VALIDATION_SEEDS
-    errors = []
+    splits = list(StratifiedKFold(FOLDS).split(X, y))[:used]
+    return mean(
+        Parallel(n_jobs=1 if options.quick else VALIDATION_JOBS)(
+            delayed(held_out_error)(q, C, metric, seed, X[train], y[train], X[rest], y[rest])
+            for train, rest in splits
+            for seed in seeds_used
+        )
+    )
+
+
+def held_out_error(
+    q: int, C: float, metric: str, seed: int, X: Any, y: Any, X_rest: Any, y_rest: Any
+) -> float:
+    """Error in percent on the rest; the fits that count keep their warnings."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the fits that count keep theirs
-        for train, held_out in list(StratifiedKFold(FOLDS).split(X, y))[:used]:
-            for seed in seeds_used:
-                model = competitors.ours_prototypes(q, C, seed, "default", metric)
-                model.fit(X[train], y[train])
-                errors.append(percent_wrong(model, X[held_out], y[held_out]))
-    return mean(errors)
+        warnings.simplefilter("ignore")
+        model = competitors.ours_prototypes(q, C, seed, "default", metric).fit(X, y)
+    return percent_wrong(model, X_rest, y_rest)
 
 
 def edge(C: float, candidates: tuple[float, ...]) -> str:
@@ -245,7 +284,10 @@ def chart(case: Case, rows: list[dict[str, Any]]) -> Lines:
     """All curves over the number of prototypes."""
     numbers = [row["q"] for row in chosen(rows)]
     curves = {
-        f"polymargin, {metric} metric": [row for row in rows if row["metric"] == metric]
+        f"{seen.name}, {metric} metric": [
+            row for row in rows if row["metric"] == metric and row["rows"] == seen.name
+        ]
+        for seen in case.rows
         for metric in METRICS
     }
     ends = {
@@ -257,8 +299,8 @@ def chart(case: Case, rows: list[dict[str, Any]]) -> Lines:
         "prototypes per class",
         "%, mean of the seeds (bars: lowest, highest)",
         numbers,
-        {name: [row["error"] for row in curve] for name, curve in curves.items()}
-        | {"published": [case.published[q] for q in numbers]},
+        {name: [row["error"] for row in curve] for name, curve in curves.items()},
+        limits={"published": [case.published[q] for q in numbers]},
         whiskers={name: [(min(one), max(one)) for one in end] for name, end in ends.items()},
         y_axis="log",
     )

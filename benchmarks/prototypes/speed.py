@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,8 +10,9 @@ from benchmarks import competitors
 from benchmarks.charts import Bars
 from benchmarks.data import DataMissingError, DataSet, load
 from benchmarks.options import Options
-from benchmarks.prototypes.accuracy import Chosen
+from benchmarks.prototypes.accuracy import Choice
 from benchmarks.prototypes.fits import fit_seed, note, percent_wrong
+from benchmarks.prototypes.rows import Rows, as_given
 from benchmarks.report import Column, Report, Table, Verdict, judged
 from benchmarks.timing import median, processor_seconds
 
@@ -26,7 +28,7 @@ _FLOAT32_BYTES = 4
 
 @dataclass(frozen=True)
 class Case:
-    """One row; C is None where validation chose it and the metric, ``svc`` is (C, gamma)."""
+    """One row; C is None where validation chose it, metric and rows; ``svc`` is (C, gamma)."""
 
     data: str
     q: int
@@ -52,6 +54,7 @@ COLUMNS = (
     Column("shape", "n x d"),
     Column("q", "q", "d"),
     Column("C", "C", "g"),
+    Column("rows", "rows"),
     Column("metric", "metric"),
     Column("seconds", "fit [s]", ".4g"),
     Column("gap", "gap", ".1e"),
@@ -66,12 +69,13 @@ COLUMNS = (
 )
 
 
-def run(report: Report, options: Options, chosen: Chosen) -> None:
+def run(report: Report, options: Options, chosen: dict[tuple[str, int], Choice]) -> None:
     """All rows whose data are present."""
     table = Table(
         "Fit and prediction",
-        "Default annealing; C and metric as chosen above (MNIST: fixed). Medians of whole `fit` "
-        "calls (MNIST: one) and of `predict` on the test part, divided by its size; "
+        "Default annealing; C, rows and metric as chosen above (MNIST: fixed). Medians of whole "
+        "`fit` calls (MNIST: one) and of `predict` on the test part, divided by its size; bringing "
+        "rows to unit length is part of it; "
         '`SVC(kernel="rbf")` with C=10 and gamma .0078 (USPS) or 2 (LETTER). Models as float32: '
         "prototypes and intercepts; support vectors, coefficients and intercepts.",
         COLUMNS,
@@ -103,22 +107,30 @@ def sentence(row: dict[str, Any]) -> str:
     return text
 
 
-def measure(case: Case, data: DataSet, options: Options, chosen: Chosen) -> dict[str, Any]:
+def measure(
+    case: Case, data: DataSet, options: Options, chosen: dict[tuple[str, int], Choice]
+) -> dict[str, Any]:
     """One row of the table."""
     q = _QUICK_Q if options.quick else case.q
-    C, metric = (case.C, "euclidean") if case.C is not None else chosen[case.data, q]
+    if case.C is None:
+        choice = chosen[case.data, q]
+    else:
+        choice = Choice(case.C, "euclidean", Rows("as given", as_given, (case.C,), case.C))
+    C, metric, of_rows = choice.C, choice.metric, choice.rows.of
+    seen = choice.rows.data(data)
     models = [
         competitors.ours_prototypes(q, C, seed, "default", metric)
         for seed in range(case.fits or options.repeat)
     ]
     calls = options.repeat if options.quick else max(_PREDICT_CALLS, options.repeat)
-    competitors.warm(models[0], data.X_train, data.y_train)
-    runs = [fit_seed(model, data) for model in models]
+    competitors.warm(models[0], seen.X_train, seen.y_train)
+    runs = [fit_seed(model, seen) for model in models]
     row: dict[str, Any] = {
         "data": case.data,
         "shape": data.shape,
         "q": q,
         "C": C,
+        "rows": choice.rows.name,
         "metric": metric,
         "seconds": median(one["seconds"] for one in runs),
         "seconds_target": case.seconds_target,
@@ -126,7 +138,7 @@ def measure(case: Case, data: DataSet, options: Options, chosen: Chosen) -> dict
         "error": median(one["error"] for one in runs),
         "alive": median(one["alive"] for one in runs),
         "prototypes": runs[0]["prototypes"],
-        "microseconds": microseconds(models[0], data, calls),
+        "microseconds": microseconds(lambda X: models[0].predict(of_rows(X)), data, calls),
         "kilobytes": kilobytes(models[0].prototypes_, models[0].intercept_),
         "note": note(runs),
         "runs": runs,
@@ -147,15 +159,15 @@ def measure_svc(C: float, gamma: float, data: DataSet, repeat: int) -> dict[str,
         "svc_seconds": seconds,
         "svc_support": len(svc.support_),
         "svc_error": percent_wrong(svc, data.X_test, data.y_test),
-        "svc_microseconds": microseconds(svc, data, repeat),
+        "svc_microseconds": microseconds(svc.predict, data, repeat),
         "svc_kilobytes": kilobytes(svc.support_vectors_, svc.dual_coef_, svc.intercept_),
     }
 
 
-def microseconds(model: Any, data: DataSet, calls: int) -> float:
+def microseconds(predict: Callable[[Any], Any], data: DataSet, calls: int) -> float:
     """Median time of ``predict`` on the whole test part, per example."""
-    model.predict(data.X_test)
-    seconds = median(processor_seconds(model.predict, data.X_test)[0] for _ in range(calls))
+    predict(data.X_test)
+    seconds = median(processor_seconds(predict, data.X_test)[0] for _ in range(calls))
     return 1e6 * seconds / len(data.y_test)
 
 

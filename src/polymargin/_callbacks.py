@@ -27,7 +27,7 @@ except ImportError:  # scikit-learn before 1.9
         return method
 
 
-__all__ = ["CallbackSupport", "FitReporter", "watched", "with_callbacks"]
+__all__ = ["CallbackSupport", "FitReporter", "onlookers", "watched", "with_callbacks"]
 
 _outsiders: list[Watcher] = []
 
@@ -40,6 +40,11 @@ def watched(watcher: Watcher) -> Iterator[None]:
         yield
     finally:
         _outsiders.remove(watcher)
+
+
+def onlookers(estimator: Any) -> tuple[Watcher, ...]:
+    """Who sees the checks of a fit, but needs no fitted model: the printed line and outsiders."""
+    return (*((_print,) if estimator.verbose else ()), *_outsiders)
 
 
 class FitReporter:
@@ -73,13 +78,9 @@ class FitReporter:
             )
 
     @property
-    def watchers(self) -> tuple[Callable[[AnyCheck, Callable[[], Any]], bool], ...]:
-        found: list[Callable[[AnyCheck, Callable[[], Any]], bool]] = []
-        if self.estimator.verbose:
-            found.append(_print)
-        if self.context is not None:
-            found.append(self._call)
-        return (*found, *_outsiders)
+    def watchers(self) -> tuple[Watcher, ...]:
+        called = () if self.context is None else (self._call,)
+        return (*called, *onlookers(self.estimator))
 
     def _call(self, check: AnyCheck, snapshot: Callable[[], tuple[np.ndarray, np.ndarray]]) -> bool:
         support, tau = snapshot()

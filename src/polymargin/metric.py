@@ -1,7 +1,7 @@
 """The learned metric of linear prototypes: inner products <x, A z> with A made of prototypes.
 
-Card.  The static problem of the first assignment, roughly solved, has prototypes W (R, d).  Their
-second moment, shrunk towards the identity,
+Card.  The static problem of an assignment, roughly solved, has prototypes W (R, d).  Their second
+moment, shrunk towards the identity,
 
     A = s ((1 - lambda) W'W / ||W||^2 + lambda I / d),   tr(W A^-1 W') = ||W||^2 fixes s,
 
@@ -9,6 +9,10 @@ is the metric: directions that prototypes use become cheap, others dear.  It is 
 alternation between prototypes and metric, akin to multi-task feature learning (Argyriou, Evgeniou &
 Pontil, Machine Learning 73 (2008) 243-272; there A is the square root of the second moment).  The
 scale s keeps the meaning of C: the prototypes that were found cost as much as before.
+
+The first assignment teaches a first metric.  Annealing begins in it; at a temperature of .15 C
+the assignment reached teaches the metric that stays, again by its static problem without a metric
+(prototypes that were found in a metric would teach a narrower one).
 
 A machine in the metric is the plain machine on the rows x A^{1/2}: solvers and judge know nothing
 of it.  Its prototypes m act on features as m A^{1/2}, so a fitted model is as small and as fast as
@@ -18,21 +22,26 @@ any other.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from polymargin.history import History
+from polymargin.annealing import Schedule
+from polymargin.history import History, OuterCheck, Watcher
 from polymargin.problem import Problem
-from polymargin.solvers.base import Deadline, deferred_interrupt
+from polymargin.solvers.base import Deadline, Stop, deferred_interrupt
 
-__all__ = ["METRICS", "Metric", "learn_metric", "prototype_metric"]
+if TYPE_CHECKING:
+    from polymargin.solvers.alternation import PrototypeSolution
+
+__all__ = ["METRICS", "Lesson", "Metric", "learn_metric", "prototype_metric"]
 
 METRICS = ("euclidean", "learned")
 
 _SHRINKAGE = 0.1  # lambda: anything from .03 to .5 did as well on folds of USPS and LETTER
-_ROUGH_TOL, _ROUGHER = 0.01, 10.0  # the problem that teaches: at most this gap, times the user's
-_SHARE = 0.25  # of a time limit
+_WARM = 0.15  # temperature, in multiples of C, at which the metric is learnt a second time
+_ROUGH_TOL, _ROUGHER = 0.01, 10.0  # the problems that teach: at most this gap, times the user's
+_STATIC_SHARE, _HOT_SHARE = 0.125, 0.25  # of time and passes: each static problem, the hot draws
 _MOST_FEATURES = 4000  # A has a square of them, and its root takes their cube
 
 
@@ -79,28 +88,94 @@ def prototype_metric(W: np.ndarray) -> Metric:
     return Metric.of(cost / norm2 * A)
 
 
-def learn_metric(problem: Problem, seed: Any, cache_mb: float, deadline: Deadline) -> Metric:
-    """The metric of the static problem as it stands, solved roughly in a part of the time.
+@dataclass(frozen=True)
+class Lesson:
+    """A metric and what was done for it: the assignment so far, the annealing that is left."""
 
-    ``deadline`` is that of the whole fit, which hears of a Ctrl-C.
+    metric: Metric
+    own: np.ndarray
+    schedule: Schedule | None
+    passes: int
+
+
+class _Teacher:
+    """Rough solves on the clock of the fit, each with a part of its time and passes."""
+
+    def __init__(
+        self, seed: Any, cache_mb: float, deadline: Deadline, watchers: tuple[Watcher, ...]
+    ) -> None:
+        self.seed = seed
+        self.cache_mb = cache_mb
+        self.deadline = deadline
+        self.watchers = watchers
+        self.passes = 0
+
+    def metric(self, problem: Problem) -> Metric:
+        """The metric of the prototypes of the static problem as it stands."""
+        judgement = self.solve(problem, None, _STATIC_SHARE).solution.judgement
+        assert judgement.W is not None  # linear kernels have prototypes
+        return prototype_metric(judgement.W * judgement.scale)
+
+    def solve(self, problem: Problem, schedule: Schedule | None, share: float) -> PrototypeSolution:
+        from polymargin.solvers.alternation import solve_prototypes
+
+        stop, now = self.deadline.stop, self.deadline.seconds
+        rough = Stop(
+            min(_ROUGH_TOL, _ROUGHER * stop.tol),
+            max(1, int(share * stop.max_iter)),
+            None if stop.max_time is None else now + share * stop.max_time,
+        )
+        clock = Deadline(rough)
+        clock.started = self.deadline.started
+        clock.interrupted = self.deadline.interrupted
+        # passes write to the assignment
+        copy = replace(problem, own=problem.own.copy())
+        history = History(self.watchers, OuterCheck)
+        is_static = schedule is None
+        with deferred_interrupt(clock):
+            found = solve_prototypes(
+                copy, rough, history, schedule, is_static, self.seed, self.cache_mb, clock
+            )
+        self.deadline.interrupted = clock.interrupted
+        self.passes += found.solution.iterations
+        return found
+
+
+def learn_metric(
+    problem: Problem,
+    schedule: Schedule | None,
+    seed: Any,
+    cache_mb: float,
+    deadline: Deadline,
+    watchers: tuple[Watcher, ...] = (),
+) -> Lesson:
+    """The metric of the first assignment; with annealing, again of a warm one.
+
+    Parameters
+    ----------
+    schedule : Schedule or None
+        The annealing of the fit.  Its draws above a temperature of .15 C take place in the first
+        metric, the others are left.
+    deadline : Deadline
+        Of the whole fit: lessons take half of its time and passes at most, and it hears of a
+        Ctrl-C.
+    watchers : functions of (check, snapshot)
+        See the checks of the draws.
     """
-    from polymargin.solvers.alternation import solve_prototypes
-
     d = problem.X.shape[1]
     if d > _MOST_FEATURES:
         raise ValueError(
             f"metric='learned' allows at most {_MOST_FEATURES} features, X has {d}; use "
             "metric='euclidean', or fewer features (PCA, TruncatedSVD)."
         )
-    stop = deadline.stop
-    limit = None if stop.max_time is None else _SHARE * stop.max_time
-    rough = replace(stop, tol=min(_ROUGH_TOL, _ROUGHER * stop.tol), max_time=limit)
-    # passes write to the assignment
-    copy = replace(problem, own=problem.own.copy())
-    clock = Deadline(rough)
-    with deferred_interrupt(clock):
-        found = solve_prototypes(copy, rough, History(), None, True, seed, cache_mb, clock)
-    deadline.interrupted = clock.interrupted
-    judgement = found.solution.judgement
-    assert judgement.W is not None  # linear kernels have prototypes
-    return prototype_metric(judgement.W * judgement.scale)
+    teacher = _Teacher(seed, cache_mb, deadline, watchers)
+    metric = teacher.metric(problem)
+    own = problem.own
+    if schedule is not None and not problem.has_one_prototype_per_class:
+        hot = schedule.temperatures > _WARM
+        if hot.any():
+            warm_up = schedule._replace(temperatures=schedule.temperatures[hot])
+            own = teacher.solve(metric.problem(problem), warm_up, _HOT_SHARE).own
+            schedule = schedule._replace(temperatures=schedule.temperatures[~hot])
+            metric = teacher.metric(replace(problem, own=own))
+    return Lesson(metric, own, schedule, teacher.passes)

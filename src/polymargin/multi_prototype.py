@@ -105,8 +105,8 @@ class MultiPrototypeSVC(PrototypeTrainer):
         SMO-like family.
     metric : {"euclidean", "learned"}, default="euclidean"
         "learned" measures prototypes by 1/2 tr(M A^-1 M') instead of 1/2 ||M||^2, A a matrix learnt
-        from the prototypes of the first assignment: directions that tell classes apart become
-        cheap.  With ten and more prototypes per class often a tenth fewer errors on validation
+        from prototypes of early assignments: directions that tell classes apart become cheap.
+        With ten and more prototypes per class often a tenth fewer errors on validation
         data, with few of them more errors: choose it like C.  The model is as small and as fast.
         Linear kernel, at most 4000 features; the rows in the metric are a dense copy of X.
 
@@ -150,9 +150,11 @@ class MultiPrototypeSVC(PrototypeTrainer):
     pays its norm again.  Choose C and ``n_prototypes`` by validation (``MultiPrototypeSVCCV``).
     The fitted object keeps a reference to the training data for ``prune``; it is not pickled.
 
-    The metric is ``A = s (.9 W'W / ||W||^2 + .1 I / d)``, W the prototypes of the first assignment
-    (its static problem solved to ten times ``tol``), s such that W costs as much as before, so that
-    C keeps its meaning.  ``partial_fit`` learns it from the first batch and keeps it.
+    The metric is ``A = s (.9 W'W / ||W||^2 + .1 I / d)``, W the prototypes of an assignment (its
+    static problem without a metric, solved to ten times ``tol``), s such that W costs as much as
+    before, so that C keeps its meaning.  The first assignment teaches a first metric; annealing
+    begins in it, and at a temperature of .15 C the assignment reached teaches the one that stays.
+    ``history_`` begins there.  ``partial_fit`` learns it from the first batch and keeps it.
 
     References
     ----------

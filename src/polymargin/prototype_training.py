@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 
-from polymargin._callbacks import FitReporter
+from polymargin._callbacks import FitReporter, onlookers
 from polymargin._memory import rows_of
 from polymargin._threads import single_threaded_libraries
 from polymargin.annealing import Schedule
@@ -57,10 +57,18 @@ class PrototypeTrainer(PrototypeClassifier):
 
         restarts = int(self.n_restarts) if self.assignment != "static" else 1
         n_jobs = min(effective_n_jobs(self.n_jobs), restarts)
-        deadline = Deadline(self._stop())
+        stop = self._stop()
+        deadline = Deadline(stop)
+        first_schedule = schedule
         if metric is None and self.metric == "learned":
             with single_threaded_libraries():
-                metric = learn_metric(problem, seed, float(self.cache_mb), deadline)
+                lesson = learn_metric(
+                    problem, schedule, seed, float(self.cache_mb), deadline, onlookers(self)
+                )
+            # the first run goes on from where the lesson ended
+            metric, first_schedule = lesson.metric, lesson.schedule
+            problem = replace(problem, own=lesson.own)
+            deadline.stop = stop = replace(stop, max_iter=max(1, stop.max_iter - lesson.passes))
         if metric is not None:
             problem = metric.problem(problem)
         attributes = self._fitted_attributes(ready, problem.prototype_class, metric)
@@ -74,14 +82,14 @@ class PrototypeTrainer(PrototypeClassifier):
                 history = History(watchers, PatternCheck)
                 cache_mb = float(self.cache_mb)
                 return solve_static(
-                    problem, self._stop(), history, self.solver, [seed, 0], cache_mb, deadline
+                    problem, stop, history, self.solver, [seed, 0], cache_mb, deadline
                 )
             own = problem.own if restart == 0 else first_assignment(restart)
             return solve_prototypes(
                 replace(problem, own=own.copy(), n_jobs=problem.n_jobs if n_jobs == 1 else 1),
-                self._stop(),
+                stop,
                 History(watchers, OuterCheck),
-                schedule,
+                schedule if restart else first_schedule,
                 self.assignment == "static",
                 [seed, restart],
                 float(self.cache_mb),
