@@ -271,6 +271,31 @@ def test_interrupted_while_it_learns(digits, monkeypatch):
     assert model.predict(digits[0]).shape == digits[1].shape
 
 
+@pytest.mark.parametrize("lesson", [1, 2, 3], ids=["first static", "draws", "second static"])
+def test_interrupted_lessons_keep_their_best_model(digits, monkeypatch, lesson):
+    X, y = digits
+    calls = []
+
+    def solve(problem, stop, history, schedule, is_static, seed, cache_mb, deadline):
+        calls.append(is_static)
+        found = solve_prototypes(
+            problem, stop, history, schedule, is_static, seed, cache_mb, deadline
+        )
+        deadline.interrupted = len(calls) == lesson
+        return found
+
+    monkeypatch.setattr(alternation, "solve_prototypes", solve)
+    model = machine()
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X, y)
+    assert len(calls) == lesson
+    assert model.status_ == "interrupted"
+    assert model.score(X, y) > 0.97
+    assert model.energy_ == pytest.approx(energy(model, X, y, 0.1), rel=1e-9)
+    if lesson == 1:
+        np.testing.assert_allclose(model.metric_, np.eye(64))
+
+
 # -- around it ---------------------------------------------------------------------------------
 
 

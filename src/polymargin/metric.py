@@ -90,12 +90,16 @@ def prototype_metric(W: np.ndarray) -> Metric:
 
 @dataclass(frozen=True)
 class Lesson:
-    """A metric and what was done for it: the assignment so far, the annealing that is left."""
+    """A metric and what was done for it: the assignment so far, the annealing that is left.
+
+    ``found`` is the best model so far, in this metric, of a fit that has to end now.
+    """
 
     metric: Metric
     own: np.ndarray
     schedule: Schedule | None
     passes: int
+    found: PrototypeSolution | None = None
 
 
 class _Teacher:
@@ -110,11 +114,8 @@ class _Teacher:
         self.watchers = watchers
         self.passes = 0
 
-    def metric(self, problem: Problem) -> Metric:
-        """The metric of the prototypes of the static problem as it stands."""
-        judgement = self.solve(problem, None, _STATIC_SHARE).solution.judgement
-        assert judgement.W is not None  # linear kernels have prototypes
-        return prototype_metric(judgement.W * judgement.scale)
+    def static(self, problem: Problem) -> PrototypeSolution:
+        return self.solve(problem, None, _STATIC_SHARE)
 
     def solve(self, problem: Problem, schedule: Schedule | None, share: float) -> PrototypeSolution:
         from polymargin.solvers.alternation import solve_prototypes
@@ -169,13 +170,34 @@ def learn_metric(
             "metric='euclidean', or fewer features (PCA, TruncatedSVD)."
         )
     teacher = _Teacher(seed, cache_mb, deadline, watchers)
-    metric = teacher.metric(problem)
+    found = teacher.static(problem)
+    if deadline.why_end() is not None:
+        return _cut_short(Metric.of(np.eye(d)), found, teacher)
+    metric = _metric_of(found)
     own = problem.own
     if schedule is not None and not problem.has_one_prototype_per_class:
         hot = schedule.temperatures > _WARM
         if hot.any():
             warm_up = schedule._replace(temperatures=schedule.temperatures[hot])
-            own = teacher.solve(metric.problem(problem), warm_up, _HOT_SHARE).own
             schedule = schedule._replace(temperatures=schedule.temperatures[~hot])
-            metric = teacher.metric(replace(problem, own=own))
+            found = teacher.solve(metric.problem(problem), warm_up, _HOT_SHARE)
+            own = found.own
+            # at its end the draws are the best model still: nothing is solved in the new metric
+            again = None if deadline.why_end() else teacher.static(replace(problem, own=own))
+            if again is None or deadline.why_end():
+                return _cut_short(metric, found, teacher)
+            metric = _metric_of(again)
     return Lesson(metric, own, schedule, teacher.passes)
+
+
+def _metric_of(found: PrototypeSolution) -> Metric:
+    """The metric of the prototypes of a static problem."""
+    judgement = found.solution.judgement
+    assert judgement.W is not None  # linear kernels have prototypes
+    return prototype_metric(judgement.W * judgement.scale)
+
+
+def _cut_short(metric: Metric, found: PrototypeSolution, teacher: _Teacher) -> Lesson:
+    """What there is when the fit has to end during a lesson."""
+    found.solution.status = teacher.deadline.why_end() or found.solution.status
+    return Lesson(metric, found.own, None, teacher.passes, found)

@@ -60,13 +60,14 @@ class PrototypeTrainer(PrototypeClassifier):
         stop = self._stop()
         deadline = Deadline(stop)
         first_schedule = schedule
+        known: PrototypeSolution | None = None
         if metric is None and self.metric == "learned":
             with single_threaded_libraries():
                 lesson = learn_metric(
                     problem, schedule, seed, float(self.cache_mb), deadline, onlookers(self)
                 )
             # the first run goes on from where the lesson ended
-            metric, first_schedule = lesson.metric, lesson.schedule
+            metric, first_schedule, known = lesson.metric, lesson.schedule, lesson.found
             problem = replace(problem, own=lesson.own)
             deadline.stop = stop = replace(stop, max_iter=max(1, stop.max_iter - lesson.passes))
         if metric is not None:
@@ -76,6 +77,8 @@ class PrototypeTrainer(PrototypeClassifier):
         watchers = tuple(map(_one_at_a_time, reporter.watchers))
 
         def run(restart: int) -> PrototypeSolution | None:
+            if known is not None:
+                return known if restart == 0 else None
             if restart and deadline.why_end() is not None:
                 return None
             if isinstance(self.solver, PatternSMO):
