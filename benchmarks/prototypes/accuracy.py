@@ -54,10 +54,6 @@ class Case:
     published: dict[int, float]
     target: float
 
-    def row_choice(self, name: str) -> Rows:
-        """The rows of that name."""
-        return next(rows for rows in self.rows if rows.name == name)
-
 
 CASES = (
     Case(
@@ -110,6 +106,7 @@ def run(report: Report, options: Options) -> dict[tuple[str, int], Choice]:
         COLUMNS,
     )
     report.tables.append(table)
+    choices: dict[tuple[str, int], Choice] = {}
     for case in CASES:
         numbers = _QUICK_NUMBERS if options.quick else tuple(case.published)
         rows = measure_set(case, numbers, report, options)
@@ -117,13 +114,10 @@ def run(report: Report, options: Options) -> dict[tuple[str, int], Choice]:
         if rows:
             report.panels.append(chart(case, rows))
         report.verdicts += verdicts(case, rows, options.quick)
-    by_name = {case.data: case for case in CASES}
-    return {
-        (row["data"], row["q"]): Choice(
-            row["C"], row["metric"], by_name[row["data"]].row_choice(row["rows"])
-        )
-        for row in chosen(table.rows)
-    }
+        for row in chosen(rows):
+            of_name = next(one for one in case.rows if one.name == row["rows"])
+            choices[case.data, row["q"]] = Choice(row["C"], row["metric"], of_name)
+    return choices
 
 
 def chosen(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

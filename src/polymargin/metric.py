@@ -174,20 +174,21 @@ def learn_metric(
     if deadline.why_end() is not None:
         return _cut_short(Metric.of(np.eye(d)), found, teacher)
     metric = _metric_of(found)
-    own = problem.own
-    if schedule is not None and not problem.has_one_prototype_per_class:
-        hot = schedule.temperatures > _WARM
-        if hot.any():
-            warm_up = schedule._replace(temperatures=schedule.temperatures[hot])
-            schedule = schedule._replace(temperatures=schedule.temperatures[~hot])
-            found = teacher.solve(metric.problem(problem), warm_up, _HOT_SHARE)
-            own = found.own
-            # at its end the draws are the best model still: nothing is solved in the new metric
-            again = None if deadline.why_end() else teacher.static(replace(problem, own=own))
-            if again is None or deadline.why_end():
-                return _cut_short(metric, found, teacher)
-            metric = _metric_of(again)
-    return Lesson(metric, own, schedule, teacher.passes)
+    if schedule is None or problem.has_one_prototype_per_class:
+        return Lesson(metric, problem.own, schedule, teacher.passes)
+    hot = schedule.temperatures > _WARM
+    if not hot.any():
+        return Lesson(metric, problem.own, schedule, teacher.passes)
+    warm_up = schedule._replace(temperatures=schedule.temperatures[hot])
+    found = teacher.solve(metric.problem(problem), warm_up, _HOT_SHARE)
+    if deadline.why_end() is not None:
+        return _cut_short(metric, found, teacher)
+    again = teacher.static(replace(problem, own=found.own))
+    if deadline.why_end() is not None:
+        # the model of the draws: nothing is solved in the new metric yet
+        return _cut_short(metric, found, teacher)
+    left = schedule._replace(temperatures=schedule.temperatures[~hot])
+    return Lesson(_metric_of(again), found.own, left, teacher.passes)
 
 
 def _metric_of(found: PrototypeSolution) -> Metric:

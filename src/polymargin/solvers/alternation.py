@@ -224,7 +224,7 @@ class _Alternation:
         last = _LAST_ROUNDS if is_large and self.schedule is not None else _ROUNDS
         found = self.greedy(last)
         if found.energy is not None and self.is_worse_than_seen(found.energy.value):
-            end = self.history.checks[-1]
+            end = self.history.checks.pop()  # a history has one end, that of the better run
             self.go_to(self.best_own)
             # its static problem comes first: present prototypes would lead away from it
             found = self.better(found, end, self.greedy(last, reassigns_first=False))
@@ -235,13 +235,13 @@ class _Alternation:
     ) -> PrototypeSolution:
         """The one of the lower energy; the problem keeps its assignment, the history ends with it.
 
-        ``end`` is how the history ended with ``a``.
+        ``end`` is how the history would have ended with ``a``.
         """
         if a.energy is not None and (b.energy is None or not b.energy.value < a.energy.value):
             last = self.history.checks[-1]
             a.solution.iterations = last.iteration
-            self.history.checks.append(
-                end._replace(seconds=last.seconds, iteration=last.iteration, steps=last.steps)
+            self.history.checks[-1] = end._replace(
+                seconds=last.seconds, iteration=last.iteration, steps=last.steps
             )
             a, b = b, a
         self.problem.own[:] = b.own
