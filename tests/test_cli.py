@@ -85,6 +85,45 @@ def broken(tmp_path):
     return write
 
 
+# -- labels that are no classes ---------------------------------------------------------------
+
+
+def label_table(labels):
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(len(labels), 2)).round(3).tolist()
+    return "a,b,target\n" + "".join(f"{r[0]},{r[1]},{t}\n" for r, t in zip(rows, labels, strict=True))
+
+
+@pytest.mark.parametrize("command", [["train"], ["cv"], ["tune"], ["path"]])
+def test_continuous_label(broken, command):
+    """Refused as the library refuses it, with the column and what to do."""
+    path = broken(label_table(np.linspace(0.5, 60, 120).round(2)))
+    line = refused(*command, path)
+    assert "'target'" in line
+    assert "continuous" in line
+    assert "--label" in line
+    assert "bin" in line
+    with pytest.raises(ValueError, match="continuous"):
+        polymargin.MulticlassSVC().fit(np.ones((3, 1)), [0.5, 1.5, 2.0])
+    assert "continuous" in refused("train", broken(label_table([1.5, 2.5] * 20)))
+    invoke("train", broken(label_table(["1.0", "2.0", "3e0"] * 10)), "-m", "CS", "-c", 1)
+    invoke("train", broken(label_table(["1.5", "2.5", "other"] * 10)), "-m", "CS", "-c", 1)
+
+
+def test_label_that_numbers_the_rows(broken):
+    """Refused where every row has its own, a warning with the column where nearly every one has."""
+    for labels in (range(40), [f"person {k}" for k in range(40)]):
+        line = refused("train", broken(label_table(labels)))
+        assert "'target'" in line
+        assert "identifier" in line
+        assert "--label" in line
+    nearly = broken(label_table([*range(38), 0, 1]))
+    said = invoke("train", nearly, "-m", "CS", "-c", 1).stderr
+    assert said.count("warning: the label column 'target' has 38 different values") == 1
+    assert "greater than 50%" not in said
+    invoke("train", broken(label_table(["a", "b", "c"])), "-m", "CS", "-c", 1)
+
+
 # -- help, usage, completion -------------------------------------------------------------------
 
 

@@ -100,8 +100,9 @@ def _short_warnings() -> Iterator[None]:
 
     def show(message: Any, category: type[Warning], *unused: Any, **more: Any) -> None:
         text = " ".join(str(message).split())
-        # columns were matched by name when they were read
-        if issubclass(category, UserWarning) and "valid feature names" not in text:
+        # columns were matched by name when they were read, and labels were judged there
+        known = ("valid feature names", "unique classes is greater than 50%")
+        if issubclass(category, UserWarning) and not any(words in text for words in known):
             say_once(f"warning: {text}")
 
     with warnings.catch_warnings():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any
 
@@ -25,6 +26,8 @@ from polymargin.cli.common import (
 from polymargin.cli.recipe import Recipe, recipe_options, take_recipe
 
 __all__ = ["train"]
+
+_FEW_ROWS = 20  # tables below may be toys with one example of each class; they are trained
 
 
 @click.command(short_help="Train a model on DATA.")
@@ -60,12 +63,44 @@ def train(data: str, output: str | None, folds: int | None, as_json: bool, **opt
 
 
 def check_classes(found: Any) -> None:
-    """Two classes at least."""
-    if len(found.labels) < 2:
+    """Labels that name classes: at least two, no continuous number, no identifier of the rows."""
+    n, Q = found.X.shape[0], len(found.labels)
+    if Q < 2:
         raise ToolError(
-            f"training needs at least two classes; all {found.X.shape[0]} rows have the label "
-            f"{found.labels[0]!r}"
+            f"training needs at least two classes; all {n} rows have the label {found.labels[0]!r}"
         )
+    column = "the label column" + (f" {found.label_name!r}" if found.label_name else "")
+    if (fraction := fractional_label(found.labels)) is not None:
+        raise ToolError(
+            f"{column} holds continuous numbers ({Q} different ones in {n} rows, such as "
+            f"{fraction}), not classes; name another column with --label, or round or bin the "
+            "numbers first (a letter in front makes each of them a class)"
+        )
+    if Q == n and n >= _FEW_ROWS:
+        raise ToolError(
+            f"{column} has a different value in each of the {n} rows: it looks like an identifier, "
+            "not a class; name another column with --label"
+        )
+    if 2 * Q > n:
+        say(
+            f"warning: {column} has {Q} different values in {n} rows: it may be an identifier or "
+            "a number to round or bin; name another column with --label"
+        )
+
+
+def fractional_label(labels: list[str]) -> str | None:
+    """The first label with a fraction where all labels are finite numbers, else None.
+
+    That is the rule of scikit-learn's ``check_classification_targets``, by which ``fit`` refuses
+    continuous targets; labels of a file are text, which it would let pass.
+    """
+    try:
+        values = [float(text) for text in labels]
+    except ValueError:
+        return None
+    if not all(map(math.isfinite, values)):
+        return None
+    return next((t for t, v in zip(labels, values, strict=True) if not v.is_integer()), None)
 
 
 def train_model(
