@@ -12,6 +12,7 @@ from benchmarks.charts import Panel, draw, is_available
 from benchmarks.data import DataMissingError, DataSet, load
 from benchmarks.machine import describe
 from benchmarks.options import Options
+from polymargin._extras import install_command
 
 __all__ = ["Column", "Report", "Table", "Verdict", "judged", "publish"]
 
@@ -239,7 +240,7 @@ def _draw(report: Report, path: Path) -> Path | None:
     if not any(table.rows for table in report.parts):
         return None
     if not is_available():
-        print("no chart: matplotlib is not installed (pip install 'polymargin[plots]')")
+        print(f"no chart: matplotlib is not installed ({install_command('plots')})")
         return None
     draw(report.title, report.panels, path)
     return path

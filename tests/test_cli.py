@@ -91,7 +91,9 @@ def broken(tmp_path):
 def label_table(labels):
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(len(labels), 2)).round(3).tolist()
-    return "a,b,target\n" + "".join(f"{r[0]},{r[1]},{t}\n" for r, t in zip(rows, labels, strict=True))
+    return "a,b,target\n" + "".join(
+        f"{r[0]},{r[1]},{t}\n" for r, t in zip(rows, labels, strict=True)
+    )
 
 
 @pytest.mark.parametrize("command", [["train"], ["cv"], ["tune"], ["path"]])
@@ -559,7 +561,6 @@ def test_export_options(home, tmp_path):
 
 
 def test_report(home, tmp_path):
-    pytest.importorskip("jinja2")
     result = invoke("report", home / "model", home / "iris.csv", "-o", tmp_path / "page.html")
     assert "warning" not in result.stderr
     text = (tmp_path / "page.html").read_text()
@@ -570,7 +571,6 @@ def test_report(home, tmp_path):
 
 
 def test_demo(tmp_path, monkeypatch):
-    pytest.importorskip("jinja2")
     monkeypatch.chdir(tmp_path)
     text = invoke("demo").stdout
     for word in ("prototypes", "LinearSVC", "error %", "bytes", "us/predict"):

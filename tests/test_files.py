@@ -5,11 +5,11 @@ import io
 import json
 import os
 import struct
-import sys
 import zipfile
 
 import numpy as np
 import pytest
+import skops.io as skops_io
 from sklearn.datasets import load_iris
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -28,8 +28,6 @@ from polymargin import (
     PatternSMO,
 )
 from polymargin import files as model_files
-
-skops_io = pytest.importorskip("skops.io")
 
 MODELS = {
     "cs": MulticlassSVC(random_state=0),
@@ -240,13 +238,3 @@ def test_links_and_devices(saved, iris, tmp_path):
     polymargin.load(saved)
     polymargin.save(model, os.devnull)
     assert not os.path.isfile(os.devnull)
-
-
-def test_without_skops(tmp_path, monkeypatch):
-    """Saving, loading and the tool say what to install, before any work is done."""
-    monkeypatch.setitem(sys.modules, "skops", None)
-    monkeypatch.setitem(sys.modules, "skops.io", None)
-    model = MulticlassSVC().fit(*load_iris(return_X_y=True))
-    with pytest.raises(ModelFileError, match=r"polymargin\[files\]"):
-        polymargin.save(model, tmp_path / "model")
-    assert not list(tmp_path.iterdir())

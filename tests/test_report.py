@@ -38,8 +38,6 @@ from polymargin.inspection import dissect, labelled
 from polymargin.plots import ConfusionDisplay
 from polymargin.reporting import facts, measures, png, portraits, svg
 
-pytest.importorskip("jinja2", reason="reports need Jinja2")
-
 VOID = {"meta", "img", "br", "link", "input", "hr"}
 LIMIT = 1_000_000
 
@@ -469,12 +467,6 @@ def test_refusals(digits, digit_model, change, error, message):
     given = {"model": digit_model, "X": digits[2], "y": digits[3]} | change
     with pytest.raises(error, match=message):
         render_report(given.pop("model"), given.pop("X"), given.pop("y"), **given)
-
-
-def test_message_without_jinja(monkeypatch):
-    monkeypatch.setitem(sys.modules, "jinja2", None)
-    with pytest.raises(ImportError, match=r"polymargin\[report\]"):
-        render_report(None, None, None)
 
 
 def test_no_matplotlib_needed():

@@ -18,11 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import polymargin
-from polymargin._extras import need
 from polymargin._writing import atomic_file
 from polymargin.exceptions import ModelFileError
 
-__all__ = ["FORMAT_VERSION", "load", "need_skops", "read_header", "save"]
+__all__ = ["FORMAT_VERSION", "load", "read_header", "save"]
 
 MAGIC = b"\x93PMARGIN\r\n\x1a\n"
 FORMAT_VERSION = 1
@@ -148,7 +147,8 @@ def _payload(model: Any) -> bytes:
                 "kernel: a Python function cannot be stored in a model file, which carries no "
                 "code; use a named kernel, or precompute the kernel matrix."
             )
-    skops = need_skops()
+    import skops.io as skops
+
     try:
         payload = skops.dumps(model, compression=zipfile.ZIP_DEFLATED, compresslevel=1)
     except (TypeError, ValueError, AttributeError, NotImplementedError) as error:
@@ -241,7 +241,8 @@ def read_model(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any]]:
             f"{path}: holds {stranger}, which is not on the list of what a model file may hold; "
             "refused."
         )
-    skops = need_skops()
+    import skops.io as skops
+
     try:
         named = skops.get_untrusted_types(data=payload)
         return skops.loads(payload, trusted=[n for n in named if _is_known(n)]), header
@@ -321,11 +322,3 @@ def _is_known(name: str) -> bool:
 
 def _one_line(error: BaseException) -> str:
     return (" ".join(str(error).split()) or type(error).__name__)[:300]
-
-
-def need_skops() -> Any:
-    """skops.io, or a word on how to get it."""
-    try:
-        return need("skops.io", "A model file", "files")
-    except ImportError as error:
-        raise ModelFileError(str(error)) from error

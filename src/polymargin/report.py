@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from polymargin._extras import need
 from polymargin._writing import atomic_file
 from polymargin.inspection import (
     Labelled,
@@ -175,7 +174,8 @@ def render_report(
 
 
 def _template() -> Any:
-    jinja2 = need("jinja2", "A report", "report")
+    import jinja2
+
     environment = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )

@@ -303,16 +303,6 @@ def check_writable(path: str | None) -> None:
         raise ToolError(f"cannot write {path}: {error.strerror}") from error
 
 
-def check_model_output(path: str | None) -> None:
-    """``check_writable`` for a model file, and whether the library for it is there."""
-    if path is None:
-        return
-    from polymargin.files import need_skops
-
-    need_skops()
-    check_writable(path)
-
-
 @contextmanager
 def writing(path: str) -> Iterator[None]:
     """Failures of writing, told with the name of the file that was asked for."""

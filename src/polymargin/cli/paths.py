@@ -8,7 +8,6 @@ import click
 
 from polymargin.cli.common import (
     INTERRUPTED,
-    check_model_output,
     check_writable,
     data_options,
     emit,
@@ -229,7 +228,7 @@ def tune_by_radius_margin(
                 f"{name}: the radius-margin search takes one value to begin with."
             )
     reading = take_data_options(options)
-    check_model_output(output)
+    check_writable(output)
     found = read(data, reading)
     check_classes(found)
     thin(recipe, found)

@@ -9,7 +9,7 @@ import click
 
 from polymargin.cli.common import (
     INTERRUPTED,
-    check_model_output,
+    check_writable,
     data_options,
     emit,
     output_options,
@@ -178,7 +178,7 @@ def tune(
         options["prototypes"] = [1, 3, 5, 10, 20]
     recipe = take_recipe(options)
     reading = take_data_options(options)
-    check_model_output(output)
+    check_writable(output)
     found = read(data, reading)
     check_classes(found)
     thin(recipe, found)

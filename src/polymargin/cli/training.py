@@ -11,7 +11,7 @@ import click
 from polymargin.cli.common import (
     INTERRUPTED,
     ToolError,
-    check_model_output,
+    check_writable,
     data_options,
     emit,
     output_options,
@@ -48,7 +48,7 @@ def train(data: str, output: str | None, folds: int | None, as_json: bool, **opt
     """
     recipe = take_recipe(options)
     reading = take_data_options(options)
-    check_model_output(output)
+    check_writable(output)
     found = read(data, reading)
     check_classes(found)
     record: dict[str, Any] = {"command": "train", "data": data}
@@ -76,12 +76,12 @@ def check_classes(found: Any) -> None:
             f"{fraction}), not classes; name another column with --label, or round or bin the "
             "numbers first (a letter in front makes each of them a class)"
         )
-    if Q == n and n >= _FEW_ROWS:
+    if n == Q and n >= _FEW_ROWS:
         raise ToolError(
             f"{column} has a different value in each of the {n} rows: it looks like an identifier, "
             "not a class; name another column with --label"
         )
-    if 2 * Q > n:
+    if n < 2 * Q:
         say(
             f"warning: {column} has {Q} different values in {n} rows: it may be an identifier or "
             "a number to round or bin; name another column with --label"

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from polymargin._extras import install_command
 from polymargin.datasets.delimited import column_roles
 from polymargin.datasets.record import Dataset, RowBuffer, Wanted
 from polymargin.datasets.sources import Source
@@ -140,7 +141,7 @@ def read_parquet(
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError:
-        raise source.error("Parquet needs pyarrow: pip install 'polymargin[parquet]'") from None
+        raise source.error(f"Parquet needs pyarrow: {install_command('parquet')}") from None
     try:
         file = pq.ParquetFile(source.whole())
     except (pa.ArrowException, OSError) as error:
