@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,11 +12,14 @@ from polymargin._extras import install_command
 from polymargin.datasets.delimited import column_roles
 from polymargin.datasets.record import Dataset, RowBuffer, Wanted
 from polymargin.datasets.sources import Source
+from polymargin.exceptions import DataFileError
+from polymargin.validation import why_not_compressed
 
 __all__ = ["read_npz", "read_parquet"]
 
 _PARTS = {"train": "train_idx", "test": "test_idx", "validation": "val_idx"}
 _CHECKED = 1 << 16  # rows looked at together
+_DEFLATE_RATIO = 1100  # one packed byte of deflate gives at most 1032
 
 
 def read_npz(
@@ -36,46 +38,99 @@ def read_npz(
     try:
         archive = np.load(source.whole(), allow_pickle=False)
         names = set(getattr(archive, "files", ()))
+        _check_sizes(source, archive)
         X = _matrix(source, archive, names)
         y = np.asarray(archive["y"]).ravel() if "y" in names else None
-        titles = archive["feature_names"].tolist() if "feature_names" in names else None
-        rows = _part(source, archive, names, part)
-    except (zipfile.BadZipFile, ValueError, OSError, EOFError) as error:
-        if source.name in str(error):
-            raise
-        raise source.error(f"is no readable NPZ archive: {' '.join(str(error).split())}") from error
+        titles = archive["feature_names"] if "feature_names" in names else None
+        rows = _part(source, archive, names, part, X.shape[0])
+    except DataFileError:
+        raise
+    except Exception as error:  # damaged archives make NumPy and zlib raise errors of many kinds
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise source.error(f"is no readable NPZ archive: {reason}") from error
     if y is None and need_label:
         raise source.error("has no labels: no array 'y'")
+    if y is not None and y.dtype.kind not in "biufSU":
+        raise source.error(f"y must hold numbers or text, got {y.dtype}")
     if y is not None and len(y) != X.shape[0]:
         raise source.error(f"has {X.shape[0]} rows in X but {len(y)} labels in y")
+    if titles is not None and titles.shape != (X.shape[1],):
+        raise source.error(
+            f"feature_names must be {X.shape[1]} names, one for each column of X, got an array of "
+            f"shape {titles.shape}"
+        )
     if rows is not None:
         X, y = X[rows], None if y is None else y[rows]
     if X.shape[0] == 0:
         raise source.error("has no rows")
     data = _with_labels(source, X, y if need_label else None, dtype)
-    data.feature_names = None if titles is None else [str(title) for title in titles]
+    data.feature_names = None if titles is None else [str(title) for title in titles.tolist()]
     return _match(source, data, wanted)
+
+
+def _check_sizes(source: Source, archive: Any) -> None:
+    """Refuse members that claim to hold more than their packed bytes can."""
+    for member in archive.zip.infolist() if hasattr(archive, "zip") else ():
+        if member.file_size > _DEFLATE_RATIO * member.compress_size + _DEFLATE_RATIO:
+            raise source.error(
+                f"array {member.filename.removesuffix('.npy')!r} claims {member.file_size} bytes "
+                f"in {member.compress_size} packed ones, which cannot be: the file is damaged"
+            )
 
 
 def _matrix(source: Source, archive: Any, names: set[str]) -> Any:
     if "X" in names:
         X = archive["X"]
+        if X.ndim < 2:
+            raise source.error(
+                f"X must have two dimensions, rows and features, got shape {X.shape}"
+            )
         return X.reshape(len(X), -1) if X.ndim > 2 else X
     if {"data", "indices", "indptr", "shape"} <= names:
-        parts = archive["data"], archive["indices"], archive["indptr"]
-        return sp.csr_matrix(parts, shape=tuple(archive["shape"].tolist()))
+        return _csr(source, archive, names)
     raise source.error(
         f"has no array 'X' (nor 'data', 'indices', 'indptr', 'shape'), only {sorted(names)}"
     )
 
 
-def _part(source: Source, archive: Any, names: set[str], part: str | None) -> np.ndarray | None:
+def _csr(source: Source, archive: Any, names: set[str]) -> sp.csr_matrix:
+    """The CSR matrix of the parts, all of them checked."""
+    kind = archive["format"].item() if "format" in names else b"csr"
+    if kind not in (b"csr", "csr"):
+        raise source.error(f"holds a sparse matrix of format {kind!r}; save it as CSR (X.tocsr())")
+    if archive["shape"].dtype.kind not in "iu":
+        raise source.error(f"shape must hold integers, got {archive['shape'].dtype}")
+    shape = tuple(np.ravel(archive["shape"]).tolist())
+    data, indices, indptr = archive["data"], archive["indices"], archive["indptr"]
+    reason = why_not_compressed(data, indices, indptr, shape)
+    if reason is not None:
+        raise source.error(f"holds no CSR matrix: {reason}")
+    if data.dtype.kind not in "biuf":
+        raise source.error(f"data must hold numbers, got {data.dtype}")
+    if data.dtype != np.float32:
+        data = data.astype(np.float64, copy=False)
+    X = sp.csr_matrix((data, indices, indptr), shape=shape)
+    X.sum_duplicates()
+    return X
+
+
+def _part(
+    source: Source, archive: Any, names: set[str], part: str | None, n: int
+) -> np.ndarray | None:
     if part is None:
         return None
     key = _PARTS[part]
     if key not in names:
         raise source.error(f"has no array {key!r}, so there is no --part {part}")
-    return np.asarray(archive[key])
+    rows = np.asarray(archive[key])
+    if rows.dtype.kind == "b" and rows.shape == (n,):
+        return rows
+    if rows.ndim != 1 or (rows.dtype.kind not in "iu" and len(rows)):
+        raise source.error(f"{key} must be a list of row numbers, got {rows.dtype} {rows.shape}")
+    if len(rows) and (rows.min() < 0 or rows.max() >= n):
+        bad = rows[(rows < 0) | (rows >= n)][0]
+        raise source.error(f"{key} must lie between 0 and {n - 1}, got {bad}")
+    return rows.astype(np.intp)
 
 
 def _with_labels(source: Source, X: Any, y: np.ndarray | None, dtype: Any) -> Dataset:

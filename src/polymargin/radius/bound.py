@@ -27,7 +27,7 @@ from polymargin.radius.criterion import Evaluation, Sample, Setting, definitenes
 from polymargin.radius.kernel_points import KernelPoints
 from polymargin.radius.sphere import EnclosingSphere
 from polymargin.solvers.base import Deadline, Stop, deferred_interrupt
-from polymargin.validation import canonical, check_number
+from polymargin.validation import canonical, check_number, well_formed
 
 __all__ = ["RadiusMarginBound", "bound_factor", "radius_margin_bound", "read_sample"]
 
@@ -227,7 +227,7 @@ def read_sample(
     precomputed = kernel == "precomputed"
     data = canonical(
         check_array(
-            X,
+            well_formed(X),
             accept_sparse=False if precomputed else "csr",
             dtype=[np.float64, np.float32],
             order="C",

@@ -30,7 +30,7 @@ from polymargin.radius.kernel_points import KernelPoints
 from polymargin.solvers.base import Deadline, Stop, deferred_interrupt
 from polymargin.solvers.enclosing import descend_weights
 from polymargin.solvers.faces import descend_on_face
-from polymargin.validation import canonical, check_kernel, check_number
+from polymargin.validation import canonical, check_kernel, check_number, well_formed
 
 __all__ = ["EnclosingSphere", "SphereRun", "smallest_enclosing_sphere"]
 
@@ -332,7 +332,7 @@ def _checked(
     name = "callable" if callable(kernel) else str(kernel)
     data = canonical(
         check_array(
-            X,
+            well_formed(X),
             accept_sparse=False if name == "precomputed" else "csr",
             dtype=[np.float64, np.float32],
             order="C",
