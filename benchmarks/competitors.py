@@ -16,7 +16,7 @@ from sklearn.svm import SVC, LinearSVC
 
 from benchmarks.data import thin
 from polymargin import MulticlassSVC, MultiPrototypeSVC
-from polymargin.certificate import linear_primal
+from polymargin.certificate.certificate import linear_primal
 
 __all__ = [
     "liblinear",

@@ -16,10 +16,9 @@ from sklearn.datasets import make_classification
 from sklearn.model_selection import GridSearchCV
 
 from polymargin import Annealing, MultiPrototypeSVC
-from polymargin.annealing import PRESETS, find_annealing
-from polymargin.fields import DenseField, KernelField
-from polymargin.solvers.body import Duals
-from polymargin.solvers.reassignment import (
+from polymargin.compiled.fields import DenseField, KernelField
+from polymargin.compiled.pattern_descent import Duals
+from polymargin.compiled.reassignment import (
     BEST_LOSS,
     DRAWN_LOSS,
     MOVED,
@@ -29,6 +28,7 @@ from polymargin.solvers.reassignment import (
     reassign,
     restore,
 )
+from polymargin.problem.annealing import PRESETS, find_annealing
 
 PROTOTYPE_CLASS = np.array([0, 0, 0, 1, 2, 2])
 FIRST = np.array([0, 3, 4, 6])

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from reference import _qp
 
-from polymargin.machines import MACHINES
-from polymargin.solvers.block_body import enlist, examine_sums, make_blocks
-from polymargin.solvers.block_steps import box_step, simplex_step
+from polymargin.compiled.block_descent import enlist, examine_sums, make_blocks
+from polymargin.compiled.block_steps import box_step, simplex_step
+from polymargin.problem.machines import MACHINES
 
 
 def value(v, A, kappa, u, B):

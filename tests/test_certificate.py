@@ -6,10 +6,10 @@ import reference as ref
 from conftest import make_overlapping, make_separable
 from scipy import sparse
 
-from polymargin.certificate import judge, linear_primal
-from polymargin.kernels import Kernel
-from polymargin.machines import MACHINES
-from polymargin.problem import Problem
+from polymargin.certificate.certificate import judge, linear_primal
+from polymargin.problem.kernels import Kernel
+from polymargin.problem.machines import MACHINES
+from polymargin.problem.problem import Problem
 
 
 def make_problem(kind, y, caps, X, dtype=np.float64, offset=0.0):

@@ -15,7 +15,7 @@ from sklearn.datasets import load_iris, load_wine
 
 import polymargin
 from polymargin.cli import main
-from polymargin.cli.recipe import MACHINES
+from polymargin.cli.machine_options import MACHINES
 
 NAMES = ["sepal length", "sepal width", "petal length", "petal width"]
 SPECIES = ["setosa", "versicolor", "virginica"]

@@ -233,7 +233,7 @@ def test_many_classes():
 def test_examples_of_the_documentation():
     import doctest
 
-    from polymargin import convex_hull
+    from polymargin.estimators import convex_hull
 
     assert doctest.testmod(convex_hull).failed == 0
 

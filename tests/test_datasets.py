@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from polymargin import DataFileError
+from polymargin.compiled.parsing import read_number
 from polymargin.datasets import Wanted, read_data
-from polymargin.datasets.parsing import read_number
 
 TABLE = """sepal,petal,species
 5.1,1.4,setosa

@@ -8,8 +8,8 @@ from conftest import make_overlapping
 
 import polymargin
 from polymargin import MulticlassSVC, export_model
-from polymargin.export import files
-from polymargin.export.files import write_whole
+from polymargin.export import suffixes as files
+from polymargin.export.suffixes import write_whole
 
 X, Y = make_overlapping()
 

@@ -7,7 +7,7 @@ import reference as ref
 from conftest import make_overlapping
 from scipy import sparse
 
-from polymargin.fields import (
+from polymargin.compiled.fields import (
     DenseField,
     KernelField,
     PackedField,

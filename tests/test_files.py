@@ -27,7 +27,7 @@ from polymargin import (
     MultiPrototypeSVCCV,
     PatternSMO,
 )
-from polymargin import files as model_files
+from polymargin.storage import model_file as model_files
 
 MODELS = {
     "cs": MulticlassSVC(random_state=0),

@@ -16,9 +16,9 @@ from test_convex_hull import clouds
 from test_stopping import PROMPT, CtrlC
 
 from polymargin import CollapsedModelWarning, ConvexHullSVC
-from polymargin.hull_certificate import class_members, linear_minimum, thresholds
-from polymargin.solvers.faces import descend_on_face
-from polymargin.solvers.hull_interior import interior_point
+from polymargin.certificate.hull_gap import class_members, linear_minimum, thresholds
+from polymargin.solvers.hulls.free_weights import descend_on_face
+from polymargin.solvers.hulls.hull_interior_point import interior_point
 
 FIT = {"gamma": 0.3, "tol": 1e-8}
 

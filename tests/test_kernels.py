@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.metrics.pairwise import pairwise_kernels
 
 from polymargin import MulticlassSVC
-from polymargin.kernels import dense_scores
+from polymargin.problem.kernels import dense_scores
 
 
 @pytest.fixture

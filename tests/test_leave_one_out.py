@@ -137,7 +137,7 @@ def test_ties_are_errors():
 
 def test_time_limit_and_interruption_keep_what_is_known(monkeypatch):
     X, y = points(60)
-    from polymargin.left_out import _WarmRun
+    from polymargin.selection.leave_one_out import _WarmRun
 
     whole = _WarmRun.without
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from polymargin import _memory
-from polymargin._memory import Pages, fresh, rows_of
+from polymargin.compiled import memory as _memory
+from polymargin.compiled.memory import Pages, fresh, rows_of
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from sklearn.model_selection import cross_val_score
 
 from polymargin import Annealing, MultiPrototypeSVC, MultiPrototypeSVCCV, regularization_path
 from polymargin.export import ExportModel
-from polymargin.metric import Metric, prototype_metric
-from polymargin.solvers import alternation
-from polymargin.solvers.alternation import solve_prototypes
+from polymargin.solvers import prototypes as alternation
+from polymargin.solvers.metric_learning import Metric, prototype_metric
+from polymargin.solvers.prototypes import solve_prototypes
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from polymargin import Annealing, MultiPrototypeSVC
 from polymargin.exceptions import CollapsedModelWarning
-from polymargin.scoring import PrototypeModel
+from polymargin.problem.scoring import PrototypeModel
 
 # -- fitted attributes -----------------------------------------------------------------------------
 

@@ -11,9 +11,15 @@ from scipy.optimize import linprog, minimize
 from sklearn.exceptions import ConvergenceWarning
 
 from polymargin import MulticlassSVC
-from polymargin.biases import best_bias, column_bias, column_flow, flow_bias, quadratic_bias
-from polymargin.circulation import cheapest_circulation
-from polymargin.machines import MACHINES, quadratic_slacks
+from polymargin.certificate.intercepts import (
+    best_bias,
+    column_bias,
+    column_flow,
+    flow_bias,
+    quadratic_bias,
+)
+from polymargin.compiled.circulation import cheapest_circulation
+from polymargin.problem.machines import MACHINES, quadratic_slacks
 from polymargin.solvers.cycles import least_mean_cycle
 
 SEEDS = range(25)
@@ -172,11 +178,11 @@ def test_without_a_kernel_matrix(solver, machine):
 @pytest.mark.parametrize("machine", ["ww", "llw", "msvm2"])
 def test_small_working_sets(machine):
     """A working set of a fifth of the examples still reaches the optimum: its cycle rule works."""
-    from polymargin.history import History
-    from polymargin.kernels import Kernel
-    from polymargin.problem import Problem
-    from polymargin.solvers.base import Stop
+    from polymargin.problem.kernels import Kernel
+    from polymargin.problem.problem import Problem
     from polymargin.solvers.decomposition import Decomposed
+    from polymargin.solvers.history import History
+    from polymargin.solvers.run import Stop
 
     X, y = make_overlapping(60, 3, 3)
     best = solve(machine, rbf(X, X, 0.3), y, 3, 0.5, True)

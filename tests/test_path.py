@@ -11,10 +11,10 @@ from scipy import sparse
 from sklearn.metrics.pairwise import rbf_kernel
 
 from polymargin import MACHINES, MulticlassSVC, MultiPrototypeSVC, regularization_path
-from polymargin.continuation import with_known_rows
-from polymargin.path.walk import Walk
 from polymargin.plots import RegularizationPathDisplay
-from polymargin.solvers.base import Deadline, Stop
+from polymargin.selection.path.walk import Walk
+from polymargin.selection.successive_solves import with_known_rows
+from polymargin.solvers.run import Deadline, Stop
 
 CS = np.geomspace(0.01, 3.0, 7)
 SETTINGS = [
@@ -244,7 +244,7 @@ def test_validation_and_picture():
 
 def test_time_limit_and_interruption(monkeypatch):
     X, y = make_overlapping(n=60)
-    from polymargin.path.walk import Walk
+    from polymargin.selection.path.walk import Walk
 
     whole = Walk.solve
 

@@ -16,9 +16,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 
 from polymargin import FitMonitor, MulticlassSVC, MultiPrototypeSVC, PatternSMO
-from polymargin.pattern_smo import PATTERNS, SELECTIONS
-from polymargin.solvers import smo
-from polymargin.solvers.smo_rows import row_capacity
+from polymargin.solvers.smo import rounds as smo
+from polymargin.solvers.smo.pattern_smo import PATTERNS, SELECTIONS
+from polymargin.solvers.smo.row_cache import row_capacity
 
 GAMMA = 0.3
 COUNTS = ["gap", "kernel_rows", "cache_hits", "cache_misses", "patterns"]

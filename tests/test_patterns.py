@@ -6,7 +6,7 @@ import reference as ref
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polymargin.solvers.patterns import crammer_singer_step
+from polymargin.compiled.pattern_step import crammer_singer_step
 
 SEEDS = range(40)
 

@@ -16,7 +16,7 @@ from sklearn.preprocessing import QuantileTransformer, StandardScaler
 from sklearn.svm import LinearSVC
 
 from polymargin import ConvexHullSVC, MulticlassSVC, MultiPrototypeSVC, MultiPrototypeSVCCV
-from polymargin.inspection import dissect, encode_labels, margin_target, prototypes_of
+from polymargin.estimators.inspection import dissect, encode_labels, margin_target, prototypes_of
 from polymargin.plots import (
     ConfusionDisplay,
     DecisionRegionDisplay,

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from polymargin import ConvexHullSVC, MulticlassSVC, MultiPrototypeSVC, MultiPrototypeSVCCV
-from polymargin._callbacks import watched
-from polymargin.progress import FitProgress, ProgressLine, clock, wipe
+from polymargin.cli.progress_line import FitProgress, ProgressLine, clock, wipe
+from polymargin.estimators.callbacks import watched
 
 
 class Terminal(io.StringIO):

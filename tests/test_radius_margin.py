@@ -9,10 +9,10 @@ from sklearn.exceptions import ConvergenceWarning
 from test_sphere import gram
 
 from polymargin import MulticlassSVC, radius_margin_bound
-from polymargin.radius.bound import bound_factor, read_sample
-from polymargin.radius.criterion import Setting, evaluate
-from polymargin.radius.search import plateau
-from polymargin.solvers.base import Deadline, Stop
+from polymargin.radius_margin.bound import bound_factor, read_sample
+from polymargin.radius_margin.criterion import Setting, evaluate
+from polymargin.radius_margin.search import plateau
+from polymargin.solvers.run import Deadline, Stop
 
 STEP = 1e-4
 

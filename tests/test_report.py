@@ -34,9 +34,9 @@ from polymargin import (
     render_report,
     write_report,
 )
-from polymargin.inspection import dissect, labelled
+from polymargin.estimators.inspection import dissect, labelled
 from polymargin.plots import ConfusionDisplay
-from polymargin.reporting import facts, measures, png, portraits, svg
+from polymargin.report import facts, measures, png, portraits, svg
 
 VOID = {"meta", "img", "br", "link", "input", "hr"}
 LIMIT = 1_000_000
@@ -408,7 +408,7 @@ def test_file_is_written_whole(tmp_path, digits, digit_model, monkeypatch):
     def broken(*args):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("polymargin._writing.os.replace", broken)
+    monkeypatch.setattr("polymargin.storage.atomic.os.replace", broken)
     with pytest.raises(OSError, match="No space"):
         write_report(digit_model, X_test, y_test, path)
     assert path.read_text() == "old"
@@ -429,7 +429,7 @@ def test_folders_that_cannot_be_written(tmp_path, digits, digit_model, monkeypat
     def refused(**options):
         raise PermissionError(13, "Permission denied", "somewhere")
 
-    monkeypatch.setattr("polymargin._writing.tempfile.mkstemp", refused)
+    monkeypatch.setattr("polymargin.storage.atomic.tempfile.mkstemp", refused)
     with pytest.raises(PermissionError, match="path: cannot write"):
         write_report(digit_model, *digits[2:], tmp_path / "report.html")
 

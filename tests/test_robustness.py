@@ -10,10 +10,11 @@ from scipy import sparse
 from sklearn.datasets import make_classification
 
 from polymargin import MulticlassSVC, MultiPrototypeSVC
-from polymargin.certificate import judge, linear_primal
-from polymargin.fields import SparseField
-from polymargin.solvers import descent, sweeps
-from polymargin.solvers.base import Budget
+from polymargin.certificate.certificate import judge, linear_primal
+from polymargin.compiled.fields import SparseField
+from polymargin.solvers import blocks as descent
+from polymargin.solvers import linear as sweeps
+from polymargin.solvers.run import Budget
 
 STATUSES = {"converged", "max_iter", "not_separable", "stalled"}
 

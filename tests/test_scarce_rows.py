@@ -6,11 +6,11 @@ import reference as ref
 from conftest import make_overlapping
 
 from polymargin import MulticlassSVC
-from polymargin.kernels import Kernel
-from polymargin.machines import MACHINES
-from polymargin.problem import OutOfTimeError, Problem
-from polymargin.solvers import working_set
-from polymargin.solvers.rows import KernelRows
+from polymargin.problem.kernels import Kernel
+from polymargin.problem.machines import MACHINES
+from polymargin.problem.problem import OutOfTimeError, Problem
+from polymargin.solvers import kernel as working_set
+from polymargin.solvers.kernel_rows import KernelRows
 
 GAMMA = 0.2
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog, minimize
 
 from polymargin import MulticlassSVC
-from polymargin.shared_bias import shared_bias
+from polymargin.certificate.shared_intercept import shared_bias
 
 
 def value(cost, own, cap, b):

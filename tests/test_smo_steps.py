@@ -6,11 +6,8 @@ import reference as ref
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polymargin.kernels import Kernel
-from polymargin.machines import MACHINES
-from polymargin.problem import Problem
-from polymargin.solvers.body import make_duals
-from polymargin.solvers.smo_selection import (
+from polymargin.compiled.pattern_descent import make_duals
+from polymargin.compiled.smo_selection import (
     AMG,
     BMG,
     GAP,
@@ -22,7 +19,10 @@ from polymargin.solvers.smo_selection import (
     OWN,
     survey,
 )
-from polymargin.solvers.smo_steps import CODES, best_pair, optimise_pattern
+from polymargin.compiled.smo_steps import CODES, best_pair, optimise_pattern
+from polymargin.problem.kernels import Kernel
+from polymargin.problem.machines import MACHINES
+from polymargin.problem.problem import Problem
 
 SEEDS = range(30)
 WHOLE = ["all-pairs", "opt-kkt", "fixed-point", "exact"]  # solve the pattern fully

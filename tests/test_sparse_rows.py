@@ -7,8 +7,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 from polymargin import MulticlassSVC, MultiPrototypeSVC
-from polymargin import sparse_rows as room
-from polymargin.lanes import add_to_rows, sum_rows
+from polymargin.compiled import csr as room
+from polymargin.compiled.simd import add_to_rows, sum_rows
 
 
 @numba.njit

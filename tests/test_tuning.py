@@ -15,9 +15,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import scale
 
 from polymargin import MACHINES, MulticlassSVC, radius_margin_bound, tune_radius_margin
-from polymargin.radius.bound import read_sample
-from polymargin.radius.refinement import CrossValidation, fold_of_each
-from polymargin.solvers.base import Deadline, Stop
+from polymargin.radius_margin.bound import read_sample
+from polymargin.radius_margin.validation_refinement import CrossValidation, fold_of_each
+from polymargin.solvers.run import Deadline, Stop
 
 
 @pytest.fixture(scope="module")
@@ -292,7 +292,7 @@ def test_cross_validated_error_is_that_of_the_estimator():
         model.fit(X[train], y[train])
         wrong += int((model.predict(X[~train]) != y[~train]).sum())
     validation = CrossValidation(sample, 5, Deadline(Stop(1e-3, 10**9)))
-    from polymargin.radius.criterion import Setting
+    from polymargin.radius_margin.criterion import Setting
 
     error = validation.error(Setting(setting.C, setting.gamma))
     assert error == pytest.approx(wrong / 90, abs=2.1 / 90)

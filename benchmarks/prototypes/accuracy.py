@@ -18,7 +18,7 @@ from benchmarks.prototypes.fits import fit_seed, mean, note, percent_wrong, seed
 from benchmarks.prototypes.rows import Rows, as_given, unit_length
 from benchmarks.report import Column, Report, Table, Verdict, judged
 from benchmarks.timing import median
-from polymargin.metric import METRICS
+from polymargin.solvers.metric_learning import METRICS
 
 __all__ = ["CASES", "Case", "Choice", "run"]
 

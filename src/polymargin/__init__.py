@@ -9,13 +9,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from polymargin.annealing import Annealing as Annealing
-    from polymargin.bounds import growth_bound as growth_bound
-    from polymargin.bounds import margin_bound as margin_bound
-    from polymargin.certificate import Certificate as Certificate
-    from polymargin.convex_hull import ConvexHullSVC as ConvexHullSVC
-    from polymargin.cross_validation import gacv as gacv
-    from polymargin.estimators import MulticlassSVC as MulticlassSVC
+    from polymargin.certificate.certificate import Certificate as Certificate
+    from polymargin.estimators.convex_hull import ConvexHullSVC as ConvexHullSVC
+    from polymargin.estimators.monitor import FitMonitor as FitMonitor
+    from polymargin.estimators.multi_prototype import MultiPrototypeSVC as MultiPrototypeSVC
+    from polymargin.estimators.multi_prototype_cv import MultiPrototypeSVCCV as MultiPrototypeSVCCV
+    from polymargin.estimators.multiclass import MulticlassSVC as MulticlassSVC
     from polymargin.exceptions import CollapsedModelWarning as CollapsedModelWarning
     from polymargin.exceptions import DataFileError as DataFileError
     from polymargin.exceptions import IndefiniteKernelWarning as IndefiniteKernelWarning
@@ -26,65 +25,68 @@ if TYPE_CHECKING:
     from polymargin.export import to_c as to_c
     from polymargin.export import to_json as to_json
     from polymargin.export import to_onnx as to_onnx
-    from polymargin.files import load as load
-    from polymargin.files import save as save
-    from polymargin.left_out import leave_one_out as leave_one_out
-    from polymargin.machines import MACHINES as MACHINES
-    from polymargin.machines import Machine as Machine
-    from polymargin.margins import margin_record as margin_record
-    from polymargin.monitoring import FitMonitor as FitMonitor
-    from polymargin.multi_prototype import MultiPrototypeSVC as MultiPrototypeSVC
-    from polymargin.multi_prototype_cv import MultiPrototypeSVCCV as MultiPrototypeSVCCV
-    from polymargin.path import regularization_path as regularization_path
-    from polymargin.pattern_smo import PatternSMO as PatternSMO
-    from polymargin.radius.bound import RadiusMarginBound as RadiusMarginBound
-    from polymargin.radius.bound import radius_margin_bound as radius_margin_bound
-    from polymargin.radius.sphere import EnclosingSphere as EnclosingSphere
-    from polymargin.radius.sphere import smallest_enclosing_sphere as smallest_enclosing_sphere
-    from polymargin.report import render_report as render_report
-    from polymargin.report import write_report as write_report
-    from polymargin.tuning import RadiusMarginTuning as RadiusMarginTuning
-    from polymargin.tuning import tune_radius_margin as tune_radius_margin
+    from polymargin.problem.annealing import Annealing as Annealing
+    from polymargin.problem.machines import MACHINES as MACHINES
+    from polymargin.problem.machines import Machine as Machine
+    from polymargin.radius_margin.bound import RadiusMarginBound as RadiusMarginBound
+    from polymargin.radius_margin.bound import radius_margin_bound as radius_margin_bound
+    from polymargin.radius_margin.sphere import EnclosingSphere as EnclosingSphere
+    from polymargin.radius_margin.sphere import (
+        smallest_enclosing_sphere as smallest_enclosing_sphere,
+    )
+    from polymargin.report.page import render_report as render_report
+    from polymargin.report.page import write_report as write_report
+    from polymargin.selection.bounds import growth_bound as growth_bound
+    from polymargin.selection.bounds import margin_bound as margin_bound
+    from polymargin.selection.gacv import gacv as gacv
+    from polymargin.selection.leave_one_out import leave_one_out as leave_one_out
+    from polymargin.selection.margins import margin_record as margin_record
+    from polymargin.selection.path import regularization_path as regularization_path
+    from polymargin.selection.tune_radius_margin import RadiusMarginTuning as RadiusMarginTuning
+    from polymargin.selection.tune_radius_margin import tune_radius_margin as tune_radius_margin
+    from polymargin.solvers.smo.pattern_smo import PatternSMO as PatternSMO
+    from polymargin.storage.model_file import load as load
+    from polymargin.storage.model_file import save as save
 
 __version__ = "0.1.0"
 
 _HOME = {
-    "Annealing": "annealing",
-    "Certificate": "certificate",
+    "Annealing": "problem.annealing",
+    "Certificate": "certificate.certificate",
     "CollapsedModelWarning": "exceptions",
-    "ConvexHullSVC": "convex_hull",
-    "FitMonitor": "monitoring",
+    "ConvexHullSVC": "estimators.convex_hull",
+    "FitMonitor": "estimators.monitor",
     "DataFileError": "exceptions",
     "ExportModel": "export",
-    "EnclosingSphere": "radius.sphere",
+    "EnclosingSphere": "radius_margin.sphere",
     "IndefiniteKernelWarning": "exceptions",
-    "MACHINES": "machines",
-    "Machine": "machines",
+    "MACHINES": "problem.machines",
+    "Machine": "problem.machines",
     "ModelFileError": "exceptions",
-    "MultiPrototypeSVC": "multi_prototype",
-    "MultiPrototypeSVCCV": "multi_prototype_cv",
-    "MulticlassSVC": "estimators",
+    "MultiPrototypeSVC": "estimators.multi_prototype",
+    "MultiPrototypeSVCCV": "estimators.multi_prototype_cv",
+    "MulticlassSVC": "estimators.multiclass",
     "NotSeparableWarning": "exceptions",
-    "PatternSMO": "pattern_smo",
-    "load": "files",
-    "save": "files",
+    "PatternSMO": "solvers.smo.pattern_smo",
+    "load": "storage.model_file",
+    "save": "storage.model_file",
     "export_model": "export",
     "to_c": "export",
     "to_json": "export",
     "to_onnx": "export",
-    "render_report": "report",
-    "write_report": "report",
-    "gacv": "cross_validation",
-    "growth_bound": "bounds",
-    "leave_one_out": "left_out",
-    "margin_bound": "bounds",
-    "margin_record": "margins",
-    "regularization_path": "path",
-    "RadiusMarginBound": "radius.bound",
-    "RadiusMarginTuning": "tuning",
-    "radius_margin_bound": "radius.bound",
-    "smallest_enclosing_sphere": "radius.sphere",
-    "tune_radius_margin": "tuning",
+    "render_report": "report.page",
+    "write_report": "report.page",
+    "gacv": "selection.gacv",
+    "growth_bound": "selection.bounds",
+    "leave_one_out": "selection.leave_one_out",
+    "margin_bound": "selection.bounds",
+    "margin_record": "selection.margins",
+    "regularization_path": "selection.path",
+    "RadiusMarginBound": "radius_margin.bound",
+    "RadiusMarginTuning": "selection.tune_radius_margin",
+    "radius_margin_bound": "radius_margin.bound",
+    "smallest_enclosing_sphere": "radius_margin.sphere",
+    "tune_radius_margin": "selection.tune_radius_margin",
 }
 
 __all__ = ["__version__", *sorted(_HOME)]

@@ -120,8 +120,8 @@ _said: set[str] = set()
 def say(text: str) -> None:
     """A message for people, on standard error; nothing when quiet."""
     if not _state["quiet"]:
-        if "polymargin.progress" in sys.modules:
-            sys.modules["polymargin.progress"].wipe()
+        if "polymargin.cli.progress_line" in sys.modules:
+            sys.modules["polymargin.cli.progress_line"].wipe()
         click.echo(text, err=True)
 
 
@@ -134,7 +134,7 @@ def say_once(text: str) -> None:
 
 def progress(title: str) -> Any:
     """A progress line, off when quiet or not on a terminal."""
-    from polymargin.progress import ProgressLine
+    from polymargin.cli.progress_line import ProgressLine
 
     return ProgressLine(title, enabled=False if _state["quiet"] else None)
 
@@ -315,7 +315,7 @@ def writing(path: str) -> Iterator[None]:
 
 def load_model(path: str) -> tuple[Any, dict[str, Any]]:
     """The model of a file and its header."""
-    from polymargin.files import read_model
+    from polymargin.storage.model_file import read_model
 
     with progress(f"loading {path}"):
         return read_model(path)

@@ -98,7 +98,7 @@ def rounded_up(value: float) -> str:
 
 def title_of(record: dict[str, Any]) -> str:
     """The machine in words."""
-    from polymargin.cli.recipe import MACHINES
+    from polymargin.cli.machine_options import MACHINES
 
     kernel = f"{record['kernel']} kernel"
     if "n_prototypes" in record:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from polymargin.cli.common import ToolError, progress, say_once
-from polymargin.cli.recipe import MOST_ROWS, Recipe
+from polymargin.cli.machine_options import MOST_ROWS, Recipe
 
 __all__ = ["Fitted", "blocks", "fit", "folds", "holdout", "sample", "scaled_fit", "slim"]
 
@@ -92,7 +92,7 @@ class Fitted:
 
 def fit(estimator: Any, X: Any, y: np.ndarray, line: Any) -> bool:
     """Train; whether it was interrupted (the model so far is then in the estimator)."""
-    from polymargin._callbacks import watched
+    from polymargin.estimators.callbacks import watched
 
     try:
         with watched(line.watch):

@@ -21,7 +21,7 @@ from polymargin.cli.fitting import (
     predict_scaled,
     scale_in_place,
 )
-from polymargin.cli.recipe import Recipe
+from polymargin.cli.machine_options import Recipe
 
 __all__ = ["Cell", "Search", "choose", "search"]
 
@@ -101,8 +101,8 @@ def _levels(recipe: Recipe, gamma: Any, X: Any) -> list[float]:
     given = _listed(recipe.C)
     if given != ["auto"]:
         return sorted(float(c) for c in given if c != "auto")
-    from polymargin.kernels import squared_norms
-    from polymargin.machines import MACHINES
+    from polymargin.problem.kernels import squared_norms
+    from polymargin.problem.machines import MACHINES
 
     plain = replace(recipe, C=1.0, prototypes=1)
     estimator = plain.estimator(**({} if gamma is None else {"gamma": gamma}))
@@ -204,8 +204,8 @@ class _Runner:
     def _run_in_threads(self, jobs: int, split: int, total: int) -> None:
         from joblib import Parallel, delayed, effective_n_jobs
 
-        from polymargin._callbacks import watched
-        from polymargin.solvers.base import Deadline, Stop, deferred_interrupt
+        from polymargin.estimators.callbacks import watched
+        from polymargin.solvers.run import Deadline, Stop, deferred_interrupt
 
         deadline = Deadline(Stop(1.0, 1, None))
         with (

@@ -20,7 +20,7 @@ from polymargin.cli.common import (
     take_data_options,
     writing,
 )
-from polymargin.cli.recipe import Recipe, recipe_options, take_recipe
+from polymargin.cli.machine_options import Recipe, recipe_options, take_recipe
 
 __all__ = ["path", "tune_by_radius_margin"]
 
@@ -94,7 +94,7 @@ _COLUMNS = (
 
 def _walk(recipe: Recipe, found: Any, Cs: Any, points: int) -> dict[str, Any]:
     from polymargin.cli.fitting import fit_scaler, holdout, new_scaler, scale_in_place
-    from polymargin.path import regularization_path
+    from polymargin.selection.path import regularization_path
 
     y = found.y
     train, test = holdout(found.codes, recipe.seed, len(found.codes))
@@ -160,7 +160,7 @@ def _write_table(record: dict[str, Any], target: str) -> None:
     import csv
     import io
 
-    from polymargin._writing import atomic_file
+    from polymargin.storage.atomic import atomic_file
 
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
@@ -244,8 +244,8 @@ def _descend(
 ) -> dict[str, Any]:
     from polymargin.cli.fitting import Fitted, fit_scaler, new_scaler, scale_in_place
     from polymargin.cli.training import name_features, summary, write
-    from polymargin.radius.choice import N_FOLDS
-    from polymargin.tuning import tune_radius_margin
+    from polymargin.radius_margin.choice import N_FOLDS
+    from polymargin.selection.tune_radius_margin import tune_radius_margin
 
     X, y = found.X, found.y
     scaler = new_scaler(recipe.scale, X)

@@ -19,7 +19,7 @@ from polymargin.cli.common import (
     table,
     take_data_options,
 )
-from polymargin.cli.recipe import Recipe, recipe_options, take_recipe
+from polymargin.cli.machine_options import Recipe, recipe_options, take_recipe
 
 __all__ = ["cross_validate", "cv", "folds_text", "tune"]
 

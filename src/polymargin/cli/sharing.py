@@ -94,7 +94,7 @@ def report(
     from polymargin.cli.using import rows_for
 
     X = rows_for(fitted, found.X, slice(None))
-    from polymargin.report import write_report
+    from polymargin.report.page import write_report
 
     with progress("writing the report"), writing(output):
         write_report(fitted, X, y, output, title=title, feature_names=found.feature_names)
@@ -116,7 +116,7 @@ def demo(output: str, as_json: bool) -> None:
     multi-prototype model.
     """
     check_writable(output)
-    from polymargin.demo import run
+    from polymargin.cli.demo import run
 
     with writing(output):
         record = run(output, say, not as_json)

@@ -23,7 +23,7 @@ from polymargin.cli.common import (
     take_data_options,
     writing,
 )
-from polymargin.cli.recipe import Recipe, recipe_options, take_recipe
+from polymargin.cli.machine_options import Recipe, recipe_options, take_recipe
 
 __all__ = ["train"]
 
@@ -188,7 +188,7 @@ def name_features(fitted: Any, found: Any) -> None:
 
 def write(model: Any, output: str, found: Any) -> int:
     """Write the model file; its size comes back."""
-    from polymargin.files import write_model
+    from polymargin.storage.model_file import write_model
 
     extra = {"label_name": found.label_name, "zero_based": found.zero_based}
     with progress(f"writing {output}"), writing(output):

@@ -74,7 +74,7 @@ def predict(
         for text in lines(fitted, found.X, scores):
             sys.stdout.write(text)
         return
-    from polymargin._writing import atomic_file
+    from polymargin.storage.atomic import atomic_file
 
     with writing(output), atomic_file(output) as file:
         for text in lines(fitted, found.X, scores):

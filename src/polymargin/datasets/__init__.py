@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from polymargin.datasets.record import Dataset, Progress, Wanted
+from polymargin.datasets.dataset import Dataset, Progress, Wanted
 from polymargin.datasets.sources import FORMATS, check_text, format_of, open_source
 
 __all__ = ["FORMATS", "Dataset", "Wanted", "read_data"]

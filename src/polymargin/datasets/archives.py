@@ -9,11 +9,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from polymargin._extras import install_command
+from polymargin.datasets.dataset import Dataset, RowBuffer, Wanted
 from polymargin.datasets.delimited import column_roles
-from polymargin.datasets.record import Dataset, RowBuffer, Wanted
 from polymargin.datasets.sources import Source
 from polymargin.exceptions import DataFileError
-from polymargin.validation import why_not_compressed
+from polymargin.problem.validation import why_not_compressed
 
 __all__ = ["read_npz", "read_parquet"]
 

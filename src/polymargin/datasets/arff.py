@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from polymargin.compiled.parsing import IGNORED, LABEL
+from polymargin.datasets.dataset import Dataset, Wanted
 from polymargin.datasets.delimited import Layout, column_roles, read_rows, split_line
-from polymargin.datasets.parsing import IGNORED, LABEL
-from polymargin.datasets.record import Dataset, Wanted
 from polymargin.datasets.sources import Source
 from polymargin.exceptions import DataFileError
 

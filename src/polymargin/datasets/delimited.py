@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from polymargin.datasets.record import Dataset, LabelTable, RowBuffer, Wanted
+from polymargin.datasets.dataset import Dataset, LabelTable, RowBuffer, Wanted
 from polymargin.datasets.sources import Source
 from polymargin.exceptions import DataFileError
 
@@ -166,7 +166,7 @@ def column_roles(
     notes: list[str],
 ) -> tuple[np.ndarray, int | None]:
     """What each column is for: a place among the features, the label, or nothing."""
-    from polymargin.datasets.parsing import IGNORED, LABEL
+    from polymargin.compiled.parsing import IGNORED, LABEL
 
     role = np.full(n_columns, IGNORED, dtype=np.int64)
     dropped = {_find_column(source, c, n_columns, names, "--ignore") for c in ignore}
@@ -246,7 +246,7 @@ def read_rows(
     split: Callable[[str], list[str] | None] | None = None,
 ) -> Dataset:
     """Rows after the first ``skip`` lines; ``split`` cuts up a line that is not plain."""
-    from polymargin.datasets.parsing import LABEL, parse_rows
+    from polymargin.compiled.parsing import LABEL, parse_rows
 
     width = int((layout.role >= 0).sum())
     has_labels = bool((layout.role == LABEL).any())
@@ -357,7 +357,7 @@ class _ByHand:
         return split_line(text, self.layout.delimiter)
 
     def _row(self, fields: list[str], line: int) -> tuple[np.ndarray, int | None]:
-        from polymargin.datasets.parsing import LABEL
+        from polymargin.compiled.parsing import LABEL
 
         layout = self.layout
         if len(fields) != layout.n_columns:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from polymargin.datasets.record import Progress
+from polymargin.datasets.dataset import Progress
 from polymargin.exceptions import DataFileError
 
 __all__ = ["FORMATS", "Source", "open_source"]

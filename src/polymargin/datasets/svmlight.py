@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from polymargin.datasets.dataset import Dataset, LabelTable, RowBuffer, Wanted
 from polymargin.datasets.delimited import _whole_lines
-from polymargin.datasets.record import Dataset, LabelTable, RowBuffer, Wanted
 from polymargin.datasets.sources import Source
 
 __all__ = ["read_svmlight"]
@@ -39,7 +39,7 @@ def read_svmlight(
     indices, codes = np.empty(_ENTRIES, dtype=np.int32), np.zeros(_ROWS, dtype=np.int32)
     ends = np.zeros(_ROWS, dtype=np.int64)
     line = 0
-    from polymargin.datasets.parsing import parse_sparse_rows
+    from polymargin.compiled.parsing import parse_sparse_rows
 
     for block in _whole_lines(source):
         text = np.frombuffer(block, dtype=np.uint8)

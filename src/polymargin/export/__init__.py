@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from polymargin.export.c_writer import header_and_notes, to_c
-from polymargin.export.files import write_whole
 from polymargin.export.json_writer import to_json
+from polymargin.export.model_record import ExportModel
 from polymargin.export.onnx_writer import to_onnx
-from polymargin.export.record import ExportModel
 from polymargin.export.skl2onnx_converter import register_skl2onnx
+from polymargin.export.suffixes import write_whole
 
 __all__ = [
     "ExportModel",

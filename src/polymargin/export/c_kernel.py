@@ -8,12 +8,12 @@ import numpy as np
 
 from polymargin.export.c_plan import CPlan, Entry
 from polymargin.export.c_text import CArray, c_float, float32_of
+from polymargin.export.model_record import ExportModel
 from polymargin.export.quantisation import (
     KernelSums,
     corrected_coefficients,
     quantise_columns,
 )
-from polymargin.export.record import ExportModel
 
 __all__ = ["plan_kernel"]
 

@@ -6,13 +6,13 @@ import numpy as np
 
 from polymargin.export.c_plan import CPlan, Entry
 from polymargin.export.c_text import CArray, float32_of
+from polymargin.export.model_record import ExportModel
 from polymargin.export.numbers import (
     centred_weights,
     folded_weights,
     is_well_conditioned,
     raw_statistics,
 )
-from polymargin.export.record import ExportModel
 
 __all__ = ["plan_float", "plan_integer"]
 

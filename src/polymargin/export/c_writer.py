@@ -12,9 +12,9 @@ from polymargin.export.c_kernel import plan_kernel
 from polymargin.export.c_linear import plan_float, plan_integer
 from polymargin.export.c_plan import CPlan
 from polymargin.export.c_text import CArray, c_comment, c_string, check_name
-from polymargin.export.files import write_whole
 from polymargin.export.labels import fits_int64
-from polymargin.export.record import ExportModel
+from polymargin.export.model_record import ExportModel
+from polymargin.export.suffixes import write_whole
 
 __all__ = ["constant_bytes", "header_and_notes", "to_c"]
 

@@ -6,8 +6,8 @@ import json
 import os
 from typing import Any
 
-from polymargin.export.files import write_whole
-from polymargin.export.record import ExportModel
+from polymargin.export.model_record import ExportModel
+from polymargin.export.suffixes import write_whole
 
 __all__ = ["FORMAT", "VERSION", "document", "to_json"]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from polymargin.export.record import ExportModel
+from polymargin.export.model_record import ExportModel
 
 __all__ = [
     "centred_weights",

@@ -12,8 +12,8 @@ import numpy as np
 
 from polymargin._extras import need
 from polymargin.export.labels import fits_int64
+from polymargin.export.model_record import ExportModel
 from polymargin.export.numbers import centred_weights, folded_weights, is_well_conditioned
-from polymargin.export.record import ExportModel
 
 __all__ = ["GraphBuilder", "add_model", "label_array"]
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from polymargin import __version__
 from polymargin._extras import need
-from polymargin.export.files import write_whole
+from polymargin.export.model_record import ExportModel
 from polymargin.export.onnx_graph import GraphBuilder, add_model, label_array
-from polymargin.export.record import ExportModel
+from polymargin.export.suffixes import write_whole
 
 __all__ = ["DEFAULT_OPSET", "to_onnx"]
 

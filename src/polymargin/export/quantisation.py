@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import scipy.linalg
 
-from polymargin.export.record import ExportModel
-from polymargin.kernels import Kernel, squared_norms
+from polymargin.export.model_record import ExportModel
+from polymargin.problem.kernels import Kernel, squared_norms
 
 __all__ = ["KernelSums", "corrected_coefficients", "quantise_columns"]
 

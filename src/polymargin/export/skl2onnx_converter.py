@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from polymargin._extras import need
-from polymargin.convex_hull import ConvexHullSVC
-from polymargin.estimators import MulticlassSVC
+from polymargin.estimators.convex_hull import ConvexHullSVC
+from polymargin.estimators.multi_prototype import MultiPrototypeSVC
+from polymargin.estimators.multi_prototype_cv import MultiPrototypeSVCCV
+from polymargin.estimators.multiclass import MulticlassSVC
+from polymargin.export.model_record import ExportModel
 from polymargin.export.onnx_graph import GraphBuilder, add_model, label_array
-from polymargin.export.record import ExportModel
-from polymargin.multi_prototype import MultiPrototypeSVC
-from polymargin.multi_prototype_cv import MultiPrototypeSVCCV
 
 __all__ = ["register_skl2onnx"]
 

@@ -1,14 +1,14 @@
 """Pictures: each Display first computes a small record, then draws it with matplotlib."""
 
-from polymargin.plots.confusion import ConfusionDisplay
-from polymargin.plots.criterion import CriterionDisplay
-from polymargin.plots.decision_regions import DecisionRegionDisplay
-from polymargin.plots.history import HistoryDisplay
-from polymargin.plots.margins import MarginDistributionDisplay
-from polymargin.plots.pair_margins import PairMarginsDisplay, SlackDistributionDisplay
-from polymargin.plots.path import RegularizationPathDisplay
-from polymargin.plots.prototype_images import PrototypeImagesDisplay
-from polymargin.plots.size_accuracy import SizeAccuracyDisplay
+from polymargin.plots.confusion_display import ConfusionDisplay
+from polymargin.plots.criterion_display import CriterionDisplay
+from polymargin.plots.decision_region_display import DecisionRegionDisplay
+from polymargin.plots.history_display import HistoryDisplay
+from polymargin.plots.margin_display import MarginDistributionDisplay
+from polymargin.plots.pair_margin_display import PairMarginsDisplay, SlackDistributionDisplay
+from polymargin.plots.path_display import RegularizationPathDisplay
+from polymargin.plots.prototype_images_display import PrototypeImagesDisplay
+from polymargin.plots.size_accuracy_display import SizeAccuracyDisplay
 
 __all__ = [
     "ConfusionDisplay",

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from polymargin.classifier import LargeMarginClassifier
-from polymargin.inspection import (
+from polymargin.estimators.base import LargeMarginClassifier
+from polymargin.estimators.inspection import (
     Parts,
     class_scores,
     model_space,
@@ -17,7 +17,7 @@ from polymargin.inspection import (
     rows_of,
     two_columns,
 )
-from polymargin.scoring import class_maxima
+from polymargin.problem.scoring import class_maxima
 
 __all__ = ["Plane", "find_plane"]
 

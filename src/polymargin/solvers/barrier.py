@@ -23,12 +23,12 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from polymargin.certificate import Judgement
-from polymargin.problem import Problem
-from polymargin.solvers.base import Progress
+from polymargin.certificate.certificate import Judgement
+from polymargin.certificate.judge import judge_machine, repair
+from polymargin.problem.problem import Problem
 from polymargin.solvers.interior import Leap, features
 from polymargin.solvers.refinement import CUTS, refine
-from polymargin.verdict import judge_machine, repair
+from polymargin.solvers.run import Progress
 
 __all__ = ["Barrier", "MachineLeap", "PlainLeap"]
 

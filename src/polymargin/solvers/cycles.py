@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from polymargin.history import History
-from polymargin.problem import Problem
-from polymargin.solvers.base import Solution, Stop, deferred_interrupt, is_not_separable
+from polymargin.certificate.judge import repair
+from polymargin.problem.problem import Problem
 from polymargin.solvers.frank_wolfe import FrankWolfe, fits
-from polymargin.verdict import repair
+from polymargin.solvers.history import History
+from polymargin.solvers.run import Solution, Stop, deferred_interrupt, is_not_separable
 
 __all__ = ["Cycles", "Direction", "least_mean_cycle", "solve_cycles"]
 

@@ -14,11 +14,11 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import linprog
 
-from polymargin.history import History
-from polymargin.problem import Problem
-from polymargin.solvers.base import Solution, Stop
+from polymargin.problem.problem import Problem
 from polymargin.solvers.cycles import Cycles
 from polymargin.solvers.frank_wolfe import FrankWolfe
+from polymargin.solvers.history import History
+from polymargin.solvers.run import Solution, Stop
 
 __all__ = ["Decomposed"]
 

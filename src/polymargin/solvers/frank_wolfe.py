@@ -13,13 +13,13 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from polymargin.biases import column_flow
-from polymargin.circulation import cheapest_circulation
-from polymargin.history import History
-from polymargin.problem import Problem, row_blocks
-from polymargin.solvers.base import Solution, Stop, deferred_interrupt
+from polymargin.certificate.intercepts import column_flow
+from polymargin.certificate.judge import linear_and_ridge, repair, values_of
+from polymargin.compiled.circulation import cheapest_circulation
+from polymargin.problem.problem import Problem, row_blocks
+from polymargin.solvers.history import History
 from polymargin.solvers.machine_progress import MachineProgress
-from polymargin.verdict import linear_and_ridge, repair, values_of
+from polymargin.solvers.run import Solution, Stop, deferred_interrupt
 
 __all__ = ["FrankWolfe", "solve_frank_wolfe"]
 

@@ -21,10 +21,10 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from polymargin.certificate import judge
-from polymargin.problem import Problem
-from polymargin.solvers.base import HARD_MARGIN_LIMIT, Progress
+from polymargin.certificate.certificate import judge
+from polymargin.problem.problem import Problem
 from polymargin.solvers.refinement import CUTS, refine
+from polymargin.solvers.run import HARD_MARGIN_LIMIT, Progress
 
 __all__ = ["Leap", "central_path", "expected_seconds", "features"]
 

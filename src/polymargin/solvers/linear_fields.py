@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from polymargin.fields import DenseField, PackedField, SparseField, pack_rows
-from polymargin.problem import Problem, as_read_only
-from polymargin.sparse_rows import columns_for, score_rows
+from polymargin.compiled.csr import columns_for, score_rows
+from polymargin.compiled.fields import DenseField, PackedField, SparseField, pack_rows
+from polymargin.problem.problem import Problem, as_read_only
 
 __all__ = ["FEW", "make_field", "packed_rows", "set_prototypes", "sparse_scores", "unpack"]
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from polymargin.certificate import Judgement, certify
-from polymargin.solvers.base import Progress, Solution
-from polymargin.verdict import judge_machine
+from polymargin.certificate.certificate import Judgement, certify
+from polymargin.certificate.judge import judge_machine
+from polymargin.solvers.run import Progress, Solution
 
 __all__ = ["MachineProgress"]
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from polymargin.problem import Problem
+from polymargin.problem.problem import Problem
 
 __all__ = ["polished", "polishing_pays"]
 

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from polymargin.problem import Problem
+from polymargin.problem.problem import Problem
 
 __all__ = ["CUTS", "refine"]
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from polymargin.certificate import Judgement, judge
-from polymargin.problem import Problem
-from polymargin.solvers.base import Progress
+from polymargin.certificate.certificate import Judgement, judge
+from polymargin.problem.problem import Problem
+from polymargin.solvers.run import Progress
 
 __all__ = ["Judged", "Memory", "RememberingProgress"]
 

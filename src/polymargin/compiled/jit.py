@@ -1,0 +1,114 @@
+"""The one ``jit`` decorator: compiled once, cached by version and source, never stale or fatal.
+
+Numba keys its on-disk cache on the file of the *caller* only, so a changed callee in another file
+would silently run old machine code.  Here the cache directory itself carries a hash of every
+compiled source file, of the versions and of the bounds-check flag (which Numba's key leaves out).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numba
+from numba.core import event
+
+__all__ = ["FASTMATH", "cache_directory", "inlined", "jit"]
+
+FASTMATH = frozenset({"reassoc", "nsz", "contract", "arcp"})
+"""Enough freedom to vectorise dot products; NaN and infinity keep their meaning."""
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def _user_cache() -> Path:
+    chosen = os.environ.get("POLYMARGIN_CACHE_DIR")
+    if chosen:
+        return Path(chosen)
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA") or str(Path.home() / "AppData" / "Local")
+    elif sys.platform == "darwin":
+        base = str(Path.home() / "Library" / "Caches")
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "polymargin"
+
+
+def cache_directory() -> Path:
+    """Directory of the compiled code of exactly this source, these versions and these flags."""
+    digest = hashlib.sha256()
+    for source in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(source.read_bytes())
+    digest.update(f"{numba.__version__} {sys.version} {numba.config.BOUNDSCHECK}".encode())
+    return _user_cache() / digest.hexdigest()[:16]
+
+
+def _writable_cache() -> str | None:
+    try:
+        directory = cache_directory()
+        directory.mkdir(parents=True, exist_ok=True)
+        probe = directory / f".probe-{os.getpid()}"
+        probe.write_bytes(b"")
+        probe.unlink()
+    except (OSError, RuntimeError):
+        return None
+    return str(directory)
+
+
+class _Announcer(event.Listener):
+    """Says once, on stderr, that polymargin compiles: the first fit takes seconds, not more."""
+
+    def __init__(self) -> None:
+        self.silent = False
+
+    def on_start(self, event: Any) -> None:
+        dispatcher = (event.data or {}).get("dispatcher")
+        module = getattr(getattr(dispatcher, "py_func", None), "__module__", "") or ""
+        if self.silent or not module.startswith("polymargin"):
+            return
+        self.silent = True
+        where = f"kept in {_CACHE}" if _CACHE else "no writable cache directory, so every time"
+        print(f"polymargin: compiling for first use ({where})", file=sys.stderr, flush=True)
+
+    def on_end(self, event: Any) -> None:
+        pass
+
+
+_CACHE = None if numba.config.DISABLE_JIT else _writable_cache()
+event.register("numba:compile", _Announcer())
+
+
+def jit(function: Function) -> Function:
+    """Compile in nopython mode without the GIL, with the cache of this very source if there is one.
+
+    Numba reads its cache directory at decoration, so it is set only for that moment: other
+    packages keep their own.
+    """
+    return _compiled(function)
+
+
+def inlined(function: Function) -> Function:
+    """``jit`` for the small helpers of hot loops: their code becomes part of the caller.
+
+    A call that stays a call counts the references of every array it is given up and down, two
+    atomic operations each: ten arrays cost more than the whole step of a pattern.
+    """
+    return _compiled(function, forceinline=True)
+
+
+def _compiled(function: Function, **more: Any) -> Function:
+    options = {"nogil": True, "fastmath": set(FASTMATH), **more}
+    if _CACHE is not None:
+        before = numba.config.CACHE_DIR
+        numba.config.CACHE_DIR = _CACHE
+        try:
+            return numba.njit(cache=True, **options)(function)
+        except (RuntimeError, OSError):
+            pass
+        finally:
+            numba.config.CACHE_DIR = before
+    return numba.njit(**options)(function)

@@ -1,0 +1,1 @@
+"""The scikit-learn estimators: check, prepare, solve, store, predict."""

@@ -1,0 +1,365 @@
+"""ConvexHullSVC: one prototype per class in the convex hull of its examples, close to the others.
+
+fit: check parameters -> validate -> caps eta * w_i -> weights of the hulls -> certificate ->
+attributes -> warnings.  predict: centred scores -> argmax.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from polymargin.certificate.certificate import prototypes
+from polymargin.certificate.hull_gap import (
+    HullJudgement,
+    centred_prototypes,
+    hull_coefficients,
+    judge_hulls,
+)
+from polymargin.compiled.memory import rows_of
+from polymargin.estimators.base import LargeMarginClassifier, Prepared
+from polymargin.estimators.callbacks import FitReporter, with_callbacks
+from polymargin.exceptions import CollapsedModelWarning, warn_user
+from polymargin.problem.machines import MACHINES
+from polymargin.problem.problem import Problem
+from polymargin.problem.validation import check_number
+from polymargin.solvers.history import History
+from polymargin.solvers.run import Stop
+
+__all__ = ["ConvexHullSVC", "resolve_eta"]
+
+_SOLVERS = ("auto", "smo", "frank_wolfe")
+_OFFSETS = ("center", "kkt")
+_SCALES = ("absolute", "relative")
+
+# Hulls have a judge and solvers of their own; of the row only the kinds of intercept are read: a
+# constant added to the kernel cancels in every v_m - v_l.
+_MACHINE = replace(
+    MACHINES["cs"],
+    name="ad",
+    title="AD-SVM (convex-hull prototypes)",
+    intercepts=("none",),
+    reference="Ñanculef, Concha, Allende, Candel & Moraga, IJHIS 6 (2009) 69-79",
+)
+
+
+class _Model(NamedTuple):
+    """Weights on their way to fitted attributes."""
+
+    support: np.ndarray
+    u: np.ndarray
+    judgement: HullJudgement
+    is_tie: bool = False
+
+
+class ConvexHullSVC(LargeMarginClassifier):
+    """Multi-class support vector machine by convex-hull prototypes (AD-SVM), certified.
+
+    Minimises the sum of the squared distances between one prototype per class,
+
+        f(u) = sum_{m<l} ||v_m - v_l||^2,   v_k = sum_{i in class k} u_i phi(x_i),
+        sum_{i in class k} u_i = 1,   0 <= u_i <= eta * sample_weight_i,
+
+    and predicts argmax_k s_k(x) with s_k(x) = <v_k - c, phi(x) - c>, c the mean of the prototypes.
+
+    Parameters
+    ----------
+    eta : float, default=1.0
+        Largest weight of an example.  1 or more: the whole convex hulls.  Less: reduced hulls,
+        which may stay apart where the whole ones meet, and let no single example dominate.  At
+        least 1 / (the number of examples of the smallest class), whose prototype is then its mean.
+    kernel : {"linear", "rbf", "poly", "sigmoid", "precomputed"} or callable, default="rbf"
+    gamma : float, "scale" or "auto", default="scale"
+    degree, coef0 : float, default=3, 0.0
+        Kernel parameters as in ``MulticlassSVC``.
+    offset : {"center", "kkt"}, default="center"
+        "center" measures from the mean of the prototypes, as published.  "kkt" subtracts the
+        optimality thresholds instead: s_k(x) = <v_k - c, phi(x)> - mu_k / (2 Q), for two classes
+        the bias of the nu-SVM.
+    eta_scale : {"absolute", "relative"}, default="absolute"
+        "relative" reads eta in (0, 1] on a log scale from the smallest feasible value to 1, so that
+        a grid is feasible for any data: eta_ = smallest ** (1 - eta).
+    tol : float, default=1e-6
+        Relative gap at which training ends: (f - lower bound) / max(f, 1e-12 max K_ii).
+    solver : {"auto", "smo", "frank_wolfe"}, default="auto"
+        Pairs of weights within classes ("auto"; linear kernels keep the prototypes explicitly), or
+        Frank-Wolfe with line search, which is simple and slow beyond a gap of 1e-3.
+    max_iter : int, default=1000000
+        Steps: pairs, or Frank-Wolfe iterations.
+    max_time : float or None, default=None
+        Seconds; the model so far is kept.  Where its certificate would not fit into the limit,
+        ``certificate_.gap`` is infinite.
+    cache_mb : float, default=1000
+        Memory for kernel rows in megabytes.
+    n_jobs : int or None, default=None
+        Threads that share blocks of kernel values when certifying and predicting.
+    verbose : int, default=0
+        1 prints a line per check of the gap.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+    eta_ : float
+        The cap of an example of weight 1.
+    weights_ : ndarray of shape (n_samples,)
+        u.
+    support_ : ndarray of shape (n_support,)
+        Training examples with weight.
+    support_vectors_ : array or CSR matrix of shape (n_support, n_features)
+        Empty for a precomputed kernel.
+    dual_coef_ : ndarray of shape (n_support, n_classes)
+        Coefficients of v_k - c; all zero where the hulls meet.
+    prototypes_ : ndarray of shape (n_classes, n_features)
+        v_k; linear kernel only.
+    center_ : ndarray of shape (n_features,)
+        c, the mean of the prototypes; linear kernel only.
+    coef_ : ndarray of shape (n_classes, n_features), or (1, n_features) for two classes
+        v_k - c, for two classes the difference of the second and the first; linear kernel only.
+    intercept_ : ndarray of shape (n_classes,), or (1,) for a linear kernel and two classes
+    certificate_ : Certificate
+        ``primal`` is f(u) of these weights, ``dual`` the value of the max-margin problem at
+        W = Q (v_k - c): the best possible f lies between them.
+    status_ : str
+        "converged", "hulls_meet", "max_iter", "max_time", "interrupted" or "stalled".
+    history_ : dict of equally long arrays
+        ``seconds, iteration, primal, dual, relative_gap, active, steps``, one entry per check.
+    n_iter_ : int
+        Steps made.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    Notes
+    -----
+    There is no loss and hence no C: the objective does not see training errors, and for three or
+    more classes data that a linear model separates may be misclassified (see the last example).
+
+    Where the (reduced) hulls have a common point, f is 0, every score is 0 and every prediction is
+    a tie; a ``CollapsedModelWarning`` says so.  Use a smaller ``eta`` or another kernel.
+
+    A sample weight of 2 is the example twice: its cap is 2 eta.
+
+    References
+    ----------
+    R. Ñanculef, C. Concha, H. Allende, D. Candel, C. Moraga, AD-SVMs: a light extension of SVMs for
+    multicategory classification, International Journal of Hybrid Intelligent Systems 6 (2009)
+    69-79.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from sklearn.preprocessing import scale
+    >>> from polymargin import ConvexHullSVC
+    >>> X, y = load_wine(return_X_y=True)
+    >>> model = ConvexHullSVC(eta=0.1).fit(scale(X), y)
+    >>> model.certificate_.relative_gap <= 1e-6
+    True
+
+    The middle of three classes on a line never wins, although a linear model separates them:
+
+    >>> X, y = [[0.0], [1.5], [2.5], [4.0]], [0, 1, 1, 2]
+    >>> ConvexHullSVC(kernel="linear").fit(X, y).predict(X).tolist()
+    [0, 0, 2, 2]
+    >>> ConvexHullSVC(gamma=1.0).fit(X, y).predict(X).tolist()
+    [0, 1, 1, 2]
+    """
+
+    # what the base class reads of machines with a loss and an intercept
+    C = 1.0
+    intercept = "none"
+    intercept_scaling = 1.0
+    class_weight = None
+
+    def __init__(
+        self,
+        eta: float = 1.0,
+        kernel: str | Callable[..., Any] = "rbf",
+        gamma: float | str = "scale",
+        degree: float = 3,
+        coef0: float = 0.0,
+        offset: str = "center",
+        eta_scale: str = "absolute",
+        tol: float = 1e-6,
+        solver: str = "auto",
+        max_iter: int = 1_000_000,
+        max_time: float | None = None,
+        cache_mb: float = 1000,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.eta = eta
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.offset = offset
+        self.eta_scale = eta_scale
+        self.tol = tol
+        self.solver = solver
+        self.max_iter = max_iter
+        self.max_time = max_time
+        self.cache_mb = cache_mb
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    # -- fit ---------------------------------------------------------------------------------
+
+    @with_callbacks
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> ConvexHullSVC:
+        """Train on examples X with labels y.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+            For a precomputed kernel the (n_samples, n_samples) matrix.
+        y : array-like of shape (n_samples,)
+        sample_weight : array-like of shape (n_samples,) or None
+            Non-negative; multiplies the caps.  A weight of 2 is the example twice, a weight of 0
+            leaves it out.
+
+        Returns
+        -------
+        self
+        """
+        self._check_parameters()
+        ready = self._prepare(_MACHINE, X, y, sample_weight)
+        eta = resolve_eta(self.eta, self.eta_scale, ready)
+        ready = ready._replace(cap=np.minimum(eta * ready.cap, 1.0))
+        problem = self._problem(_MACHINE, ready, ready.label, np.arange(len(ready.classes)))
+        attributes = self._attributes_of_checks(ready, problem, eta)
+        reporter = FitReporter(self, ready.X, ready.y, sample_weight, problem, attributes)
+        from polymargin.solvers.hulls.hulls import solve_hulls
+
+        stop = Stop(float(self.tol), int(self.max_iter), self.max_time)
+        method = "frank_wolfe" if self.solver == "frank_wolfe" else "smo"
+        solution = solve_hulls(
+            problem, stop, History(reporter.watchers), method, float(self.cache_mb)
+        )
+        model = _Model(
+            solution.support, solution.u, solution.judgement, solution.status == "hulls_meet"
+        )
+        for name in ("prototypes_", "center_", "coef_"):
+            self.__dict__.pop(name, None)
+        for name, value in self._fitted_attributes(ready, problem, eta, model).items():
+            setattr(self, name, value)
+        self.certificate_ = solution.judgement.certificate
+        self.status_ = solution.status
+        self.history_ = solution.history.as_arrays()
+        self.n_iter_ = max(1, solution.steps)
+        reporter.finish()
+        self._warn_of_outcome()
+        if self.status_ == "interrupted" and not reporter.stopped:
+            raise KeyboardInterrupt
+        return self
+
+    def _check_parameters(self) -> None:
+        self._check_common()
+        check_number("eta", self.eta, above=0.0)
+        for name, allowed in (
+            ("solver", _SOLVERS),
+            ("offset", _OFFSETS),
+            ("eta_scale", _SCALES),
+        ):
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"{name} must be one of {allowed}, got {getattr(self, name)!r}.")
+        if self.eta_scale == "relative" and self.eta > 1:
+            raise ValueError(f"eta must be in (0, 1] for eta_scale='relative', got {self.eta!r}.")
+
+    def _fitted_attributes(
+        self, ready: Prepared, problem: Problem, eta: float, model: _Model
+    ) -> dict[str, Any]:
+        """What the weights of a model turn into."""
+        Q, support, u = len(ready.classes), model.support, model.u
+        label = ready.label[support]
+        tau = hull_coefficients(label, u, Q)
+        shift = model.judgement.centre_offset
+        if self.offset == "kkt":
+            shift = model.judgement.threshold / (2.0 * Q)
+        if model.is_tie:
+            tau, shift = np.zeros_like(tau), np.zeros(Q)
+        weights = np.zeros(ready.X.shape[0])
+        weights[ready.kept[support]] = u
+        precomputed = ready.kernel.name == "precomputed"
+        found: dict[str, Any] = {
+            "classes_": ready.classes,
+            "eta_": eta,
+            "weights_": weights,
+            "support_": ready.kept[support],
+            "support_vectors_": (
+                np.empty((0, 0)) if precomputed else rows_of(ready.X, ready.kept[support])
+            ),
+            "dual_coef_": tau,
+            "intercept_": -shift,
+            "_kernel": ready.kernel,
+        }
+        if ready.kernel.is_linear:
+            V = prototypes(problem, support, np.eye(Q)[label] * u[:, None])
+            W = centred_prototypes(problem, support, tau)
+            found |= {"prototypes_": V, "center_": V.mean(axis=0), "coef_": W}
+            if Q == 2:
+                found |= {"coef_": W[1:] - W[:1], "intercept_": shift[:1] - shift[1:]}
+        return found
+
+    def _attributes_of_checks(
+        self, ready: Prepared, problem: Problem, eta: float
+    ) -> Callable[..., dict[str, Any]]:
+        """Attributes of the model at a check, for callbacks: the offset has to be worked out."""
+
+        def attributes(
+            support: np.ndarray, tau: np.ndarray, W: Any, intercept: Any
+        ) -> dict[str, Any]:
+            Q = len(ready.classes)
+            u = tau[np.arange(len(support)), ready.label[support]] * (Q / (Q - 1.0))
+            judgement = judge_hulls(problem, support, u, 1.0, lambda: "offset only")
+            return self._fitted_attributes(ready, problem, eta, _Model(support, u, judgement))
+
+        return attributes
+
+    def _warn_of_outcome(self) -> None:
+        """Warn of hulls that meet, or of an unfinished solve with the gap reached."""
+        if self.status_ == "hulls_meet":
+            warn_user(
+                "eta: the convex hulls of the classes have a common point, so every score is "
+                "zero and every prediction is a tie. Use a smaller eta or another kernel.",
+                CollapsedModelWarning,
+            )
+        advice = {
+            "max_iter": "Increase max_iter or tol, or scale the features.",
+            "max_time": "Increase max_time or tol.",
+            "stalled": "The arithmetic allows no further progress: increase tol, scale the "
+            "features, or use a smaller eta.",
+        }.get(self.status_)
+        if advice is None:
+            return
+        gap = self.certificate_.relative_gap
+        reached = f"with a relative duality gap of {gap:.2e}, above tol={self.tol:g}"
+        if np.isinf(gap):
+            reached = "before a certificate could be computed, so its duality gap is unknown"
+        warn_user(f"Training ended ({self.status_}) {reached}. {advice}", ConvergenceWarning)
+
+
+def resolve_eta(eta: float, scale: str, ready: Prepared) -> float:
+    """The cap of an example of weight 1; refused where (7.1) has no feasible point (19.1).
+
+    Parameters
+    ----------
+    eta : float
+    scale : {"absolute", "relative"}
+    ready : Prepared
+        With weights as ``cap``.
+    """
+    mass = np.bincount(ready.label, ready.cap)
+    smallest = float(1.0 / mass.min())
+    if scale == "relative":
+        return max(smallest, smallest ** (1.0 - float(eta)))
+    if eta < smallest * (1.0 - 1e-12):
+        which = ready.classes[mass.argmin()]
+        raise ValueError(
+            f"eta={eta:g} is infeasible: class {which} has a total weight of {mass.min():g}, so "
+            f"the smallest feasible eta is {smallest!r}. Use that or more, or "
+            "eta_scale='relative', which is feasible for any data."
+        )
+    return float(eta)

@@ -1,0 +1,427 @@
+"""MultiPrototypeSVC: several linear prototypes per class, trained with one margin objective.
+
+fit: check parameters -> validate -> counts and first assignment -> prototype_training (metric,
+alternation, attributes).
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from polymargin.compiled.threads import single_threaded_libraries
+from polymargin.estimators.base import Prepared
+from polymargin.estimators.callbacks import with_callbacks
+from polymargin.estimators.prototype_training import PrototypeTrainer
+from polymargin.problem.annealing import Annealing, Schedule, find_annealing
+from polymargin.problem.encoding import encode_known
+from polymargin.problem.first_assignment import (
+    count_distinct,
+    count_prototypes,
+    initial_assignment,
+    row_keys,
+)
+from polymargin.problem.machines import MACHINES
+from polymargin.solvers.metric_learning import METRICS
+from polymargin.solvers.smo.pattern_smo import PatternSMO
+
+__all__ = ["MultiPrototypeSVC"]
+
+_ASSIGNMENTS = ("static", "greedy", "annealed")
+
+
+def _has_linear_kernel(estimator: Any) -> bool:
+    """``partial_fit`` keeps prototypes, which only the linear kernel has."""
+    if isinstance(estimator.kernel, str) and estimator.kernel == "linear":
+        return True
+    raise AttributeError("partial_fit needs kernel='linear'; use fit for other kernels.")
+
+
+class MultiPrototypeSVC(PrototypeTrainer):
+    """Multi-prototype support vector machine: a few linear prototypes per class.
+
+    Minimises, over prototypes M_r (several per class) and an assignment a_i of every example to one
+    prototype of its class,
+
+        E = 1/2 sum_r ||M_r||^2 + sum_i C_i xi_i^{a_i},
+        xi_i^r = max(0, 1 + max_{s of other classes} f_s(x_i) - f_r(x_i)),  f_r(x) = <M_r, phi(x)>.
+
+    Prediction is the class of the prototype that scores highest: piecewise linear borders at the
+    price of a few inner products.  The problem is not convex: assignments are annealed from a
+    first guess, the best model seen is kept, and the convex problem of its assignment is solved to
+    ``tol`` and certified.
+
+    Parameters
+    ----------
+    n_prototypes : int, mapping or array, default=5
+        Prototypes per class: one number, a mapping from label to number, or numbers in the order
+        of ``classes_``.  A class with fewer examples gets fewer, with a warning.
+    C : float, default=1.0
+        Weight of the losses; not divided by the number of examples.  ``np.inf`` (hard margin) with
+        ``assignment="static"`` only: assignments are compared by their slacks.
+    kernel : {"linear", "rbf", "poly", "sigmoid", "precomputed"} or callable, default="linear"
+    intercept : {"auto", "none", "penalized"}, default="auto"
+        "penalized" adds ``intercept_scaling**2`` to the kernel; "auto" is that for the linear
+        kernel and "none" otherwise.
+    assignment : {"annealed", "greedy", "static"}, default="annealed"
+        "static" keeps the initial assignment; "greedy" goes to the nearest local minimum.
+    annealing : {"default", "thorough", "paper"} or Annealing, default="default"
+        "default" is chosen for accuracy and speed, "thorough" for the lowest energy, "paper" is the
+        published schedule (T0 = 10, cooling .05, zeroing, temperatures not scaled by C).
+    n_restarts : int, default=1
+        Runs from different seeds, of which the one with the lowest energy is kept.
+    init : {"auto", "kmeans", "random"} or array, default="auto"
+        The first assignment: k-means within each class ("auto", where rows are vectors), random, an
+        array of prototype numbers per example, or an (R, n_features) array of prototypes, of which
+        each example takes the one of its class that scores highest.
+    tol : float, default=1e-3
+        Relative duality gap of the static problem at the end; also the least decrease of a slack
+        that counts as an improvement by reassignment.
+    max_iter : int, default=100000
+        Passes over the active patterns, all stages together.
+    max_time : float or None, default=None
+        Seconds, all restarts together; the best model so far is kept.
+    class_weight : dict, "balanced" or None, default=None
+    n_jobs : int or None, default=None
+        Threads: restarts, or with one restart the blocks of kernel values.  The result does not
+        depend on it.
+    random_state : int, RandomState or None, default=None
+        First assignment, draws, order of visits.
+    verbose : int, default=0
+        1 prints a line per outer step.
+    gamma, degree, coef0
+        Kernel parameters as in ``MulticlassSVC``.
+    intercept_scaling : float, default=1.0
+        The constant feature behind a penalised intercept.
+    cache_mb : float, default=1000
+        Memory for kernel rows in megabytes.
+    solver : "auto" or PatternSMO, default="auto"
+        A ``PatternSMO`` solves the static problem of ``assignment="static"`` with a member of the
+        SMO-like family.
+    metric : {"euclidean", "learned"}, default="euclidean"
+        "learned" measures prototypes by 1/2 tr(M A^-1 M') instead of 1/2 ||M||^2, A a matrix learnt
+        from prototypes of early assignments: directions that tell classes apart become cheap.
+        With ten and more prototypes per class often a tenth fewer errors on validation
+        data, with few of them more errors: choose it like C.  The model is as small and as fast.
+        Linear kernel, at most 4000 features; the rows in the metric are a dense copy of X.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+    prototypes_ : ndarray of shape (R, n_features)
+        Linear kernel only.  Prototypes are numbered class by class in the order of ``classes_``.
+    intercept_ : ndarray of shape (R,)
+    prototype_classes_ : ndarray of shape (R,)
+        Label of each prototype.
+    assignment_ : ndarray of shape (n_samples,)
+        Prototype of each training example, -1 for examples without weight.
+    alive_ : ndarray of bool of shape (R,)
+        Whether the prototype wins a training example.
+    energy_ : float
+        E of this model with the best assignment.
+    metric_ : ndarray of shape (n_features, n_features)
+        A of ``metric="learned"``; ``energy_`` and ``certificate_`` are those of the problem in the
+        metric, ``prototypes_`` act on features as always.
+    stationary_ : bool
+        Whether no reassignment of an example lowers its slack by more than ``2 * tol``.
+    support_, support_vectors_, dual_coef_
+        Dual variables (n_support, R) of the static problem: M_r = sum_i tau_ir phi(x_i), in a
+        learned metric sum_i tau_ir A x_i.
+    certificate_ : Certificate
+        Of the static problem with the final assignment.
+    status_ : str
+        "converged", "max_iter", "max_time", "interrupted", "not_separable" or "stalled".
+    history_ : dict of equally long arrays
+        One entry per outer step: ``seconds, iteration, primal, dual, relative_gap, active, steps``
+        of the static problem, ``temperature`` in multiples of C, ``energy`` and ``changed``
+        assignments.  With a ``PatternSMO`` its counts instead of the last three.
+    n_iter_ : int
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    Notes
+    -----
+    Energies may be compared only for equal numbers of prototypes and equal C: a copy of a prototype
+    pays its norm again.  Choose C and ``n_prototypes`` by validation (``MultiPrototypeSVCCV``).
+    The fitted object keeps a reference to the training data for ``prune``; it is not pickled.
+
+    The metric is ``A = s (.9 W'W / ||W||^2 + .1 I / d)``, W the prototypes of an assignment (its
+    static problem without a metric, solved to ten times ``tol``), s such that W costs as much as
+    before, so that C keeps its meaning.  The first assignment teaches a first metric; annealing
+    begins in it, and at a temperature of .15 C the assignment reached teaches the one that stays.
+    ``history_`` begins there.  ``partial_fit`` learns it from the first batch and keeps it.
+
+    References
+    ----------
+    Aiolli & Sperduti, Multiclass Classification with Multi-Prototype Support Vector Machines, JMLR
+    6 (2005) 817-850.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from polymargin import MultiPrototypeSVC
+    >>> X, y = load_digits(return_X_y=True)
+    >>> model = MultiPrototypeSVC(n_prototypes=3, C=0.01, random_state=0).fit(X / 16, y)
+    >>> model.prototypes_.shape
+    (30, 64)
+    """
+
+    def __init__(
+        self,
+        n_prototypes: int | Mapping[Any, int] | Any = 5,
+        C: float = 1.0,
+        kernel: str | Callable[..., Any] = "linear",
+        intercept: str = "auto",
+        assignment: str = "annealed",
+        annealing: str | Annealing = "default",
+        n_restarts: int = 1,
+        init: Any = "auto",
+        tol: float = 1e-3,
+        max_iter: int = 100000,
+        max_time: float | None = None,
+        class_weight: Mapping[Any, float] | str | None = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        gamma: float | str = "scale",
+        degree: float = 3,
+        coef0: float = 0.0,
+        intercept_scaling: float = 1.0,
+        cache_mb: float = 1000,
+        solver: str | PatternSMO = "auto",
+        metric: str = "euclidean",
+    ) -> None:
+        self.n_prototypes = n_prototypes
+        self.C = C
+        self.kernel = kernel
+        self.intercept = intercept
+        self.assignment = assignment
+        self.annealing = annealing
+        self.n_restarts = n_restarts
+        self.init = init
+        self.tol = tol
+        self.max_iter = max_iter
+        self.max_time = max_time
+        self.class_weight = class_weight
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.intercept_scaling = intercept_scaling
+        self.cache_mb = cache_mb
+        self.solver = solver
+        self.metric = metric
+
+    # -- fit ---------------------------------------------------------------------------------
+
+    @with_callbacks
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> MultiPrototypeSVC:
+        """Train on examples X with labels y.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+            float32 stays float32.  For a precomputed kernel the (n_samples, n_samples) matrix.
+        y : array-like of shape (n_samples,)
+        sample_weight : array-like of shape (n_samples,) or None
+            Non-negative; an example of weight 0 is left out.
+
+        Returns
+        -------
+        self
+        """
+        schedule = self._check_parameters()
+        ready = self._prepare(MACHINES["cs"], X, y, sample_weight)
+        keys = row_keys(ready.data)
+        distinct = count_distinct(keys, ready.label)
+        counts = count_prototypes(self.n_prototypes, ready.classes, distinct)
+        prototype_class = np.repeat(np.arange(len(counts)), counts)
+        seed = self._seed()
+        weight = np.ones(len(ready.cap)) if np.isinf(self.C) else ready.cap / float(self.C)
+        init = self._kept_init(ready)
+
+        def first_assignment(restart: int) -> np.ndarray:
+            return initial_assignment(
+                init,
+                ready.data,
+                ready.label,
+                weight,
+                counts,
+                [seed, restart],
+                ready.kernel.name != "precomputed",
+                keys,
+            )
+
+        with single_threaded_libraries():
+            own = first_assignment(0)
+        problem = self._problem(MACHINES["cs"], ready, own, prototype_class)
+        self._train(problem, ready, schedule, first_assignment, seed, sample_weight)
+        return self
+
+    def _check_parameters(self) -> Schedule | None:
+        """Refuse what cannot be; the schedule of the annealing, None without."""
+        self._check_common()
+        if self.assignment not in _ASSIGNMENTS:
+            raise ValueError(f"assignment must be one of {_ASSIGNMENTS}, got {self.assignment!r}.")
+        self._check_solver()
+        self._check_metric()
+        restarts = self.n_restarts
+        if not isinstance(restarts, numbers.Integral) or restarts < 1:
+            raise ValueError(f"n_restarts must be an integer >= 1, got {restarts!r}.")
+        schedule = find_annealing(self.annealing).schedule(float(self.C))
+        if np.isinf(self.C) and self.assignment != "static":
+            raise ValueError(
+                "C=np.inf (hard margin) needs assignment='static': assignments are compared by "
+                "their slacks, which a hard margin does not have; use a large finite C."
+            )
+        return schedule if self.assignment == "annealed" else None
+
+    def _check_solver(self) -> None:
+        if isinstance(self.solver, PatternSMO):
+            self.solver.check(bool(np.isinf(self.C)))
+            if self.assignment != "static":
+                raise ValueError(
+                    "solver: a PatternSMO solves one static problem; assignments that change "
+                    "need assignment='static', or solver='auto'."
+                )
+        elif not isinstance(self.solver, str) or self.solver != "auto":
+            raise ValueError(f"solver must be 'auto' or a PatternSMO, got {self.solver!r}.")
+
+    def _check_metric(self) -> None:
+        if not isinstance(self.metric, str) or self.metric not in METRICS:
+            raise ValueError(f"metric must be one of {METRICS}, got {self.metric!r}.")
+        if self.metric == "learned" and self.kernel != "linear":
+            raise ValueError(
+                "metric='learned' needs kernel='linear': it is made of explicit prototypes; use "
+                "metric='euclidean'."
+            )
+
+    def _kept_init(self, ready: Prepared) -> Any:
+        """An assignment per example loses the examples without weight."""
+        if isinstance(self.init, str) or np.ndim(self.init) != 1:
+            return self.init
+        given = np.asarray(self.init)
+        if len(given) != ready.X.shape[0]:
+            raise ValueError(
+                f"init has {len(given)} prototype numbers for {ready.X.shape[0]} examples."
+            )
+        return given[ready.kept]
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(super().__getstate__())
+        state.pop("_training", None)  # the training data stay behind
+        return state
+
+    # -- more training -----------------------------------------------------------------------
+
+    def prune(self) -> MultiPrototypeSVC:
+        """Drop the prototypes that win no training example and solve again without them.
+
+        A dead prototype still scores every example (about 0), so the model without it is another
+        one: the examples go to the remaining prototypes of their class, and greedy rounds (with
+        ``assignment="static"`` one static problem) follow.  A class keeps at least one prototype.
+
+        Returns
+        -------
+        self
+        """
+        check_is_fitted(self)
+        ready = getattr(self, "_training", None)
+        if ready is None:
+            raise ValueError(
+                "prune needs the training data, which a loaded or partially fitted model does "
+                "not have; fit again first."
+            )
+        label = self._prototype_class
+        keep = self.alive_.copy()
+        assigned = np.bincount(self.assignment_[ready.kept], minlength=len(keep))
+        for c in range(len(self.classes_)):
+            mine = np.flatnonzero(label == c)
+            if not keep[mine].any():
+                keep[mine[assigned[mine].argmax()]] = True
+        number = np.cumsum(keep) - 1
+        scores = self._prototype_scores(ready.data)
+        scores[:, ~keep] = -np.inf
+        scores[label[None, :] != ready.label[:, None]] = -np.inf
+        present = self.assignment_[ready.kept]
+        own = number[np.where(keep[present], present, scores.argmax(axis=1))]
+        problem = self._problem(MACHINES["cs"], ready, own, label[keep])
+        self._train(
+            problem, ready, None, lambda restart: own, self._seed(), None, self._known_metric()
+        )
+        return self
+
+    @available_if(_has_linear_kernel)
+    def partial_fit(
+        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
+    ) -> MultiPrototypeSVC:
+        """Go on from the current prototypes with new examples (linear kernel).
+
+        Minimises ``1/2 sum_r ||M_r - M_r(old)||^2`` plus the losses of the new examples, from the
+        assignment that the old prototypes give them, by greedy rounds: a step that stays close to
+        what was learnt.  The first call starts from M = 0, which is an ordinary greedy fit.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        classes : array-like or None
+            All labels that will ever come; needed in the first call where y lacks some.
+        sample_weight : array-like of shape (n_samples,) or None
+
+        Returns
+        -------
+        self
+            ``energy_``, ``certificate_``, ``support_`` and ``assignment_`` belong to the step.
+        """
+        self._check_parameters()
+        if np.isinf(self.C):
+            raise ValueError("partial_fit needs a finite C: new examples may contradict old ones.")
+        if isinstance(self.solver, PatternSMO):
+            raise ValueError(
+                "partial_fit needs solver='auto': it goes on from prototypes, which a PatternSMO "
+                "does not keep."
+            )
+        is_first = not hasattr(self, "prototypes_")
+        X, y = self._validate(X, y, reset=is_first)
+        if is_first:
+            known = np.unique(y if classes is None else classes)
+        else:
+            known = self.classes_
+            if classes is not None and not np.array_equal(np.unique(classes), known):
+                raise ValueError(
+                    f"classes differ from those of the first call: {known.tolist()}; leave it out."
+                )
+        kept, label, weighted = encode_known(y, sample_weight, self.class_weight, known)
+        data = X if len(kept) == X.shape[0] else X[kept]
+        kernel = self._make_kernel(MACHINES["cs"], data, None)
+        ready = Prepared(X, y, kept, known, label, float(self.C) * weighted, kernel, data)
+        seed = self._seed()
+        if is_first:
+            counts = count_prototypes(self.n_prototypes, known, None)
+            prototype_class = np.repeat(np.arange(len(counts)), counts)
+            with single_threaded_libraries():
+                own = initial_assignment(
+                    self._kept_init(ready), data, label, weighted, counts, [seed, 0]
+                )
+            centre = (np.zeros((len(prototype_class), X.shape[1])), np.zeros(len(prototype_class)))
+        else:
+            prototype_class = self._prototype_class
+            scores = self._prototype_scores(data)
+            scores[prototype_class[None, :] != label[:, None]] = -np.inf
+            own = scores.argmax(axis=1)
+            unit = np.sqrt(kernel.offset)
+            constant = self.intercept_ / unit if unit > 0.0 else np.zeros(len(prototype_class))
+            centre = (self.prototypes_, constant)
+        problem = self._problem(MACHINES["cs"], ready, own, prototype_class)
+        problem.centre = centre
+        self._train(problem, ready, None, lambda restart: own, seed, None, self._known_metric())
+        del self._training
+        return self

@@ -1,0 +1,484 @@
+"""MulticlassSVC: parameters, fit, predict.  Read this file first.
+
+fit: check parameters -> validate X, y -> encode labels and weights -> Problem -> solver ->
+attributes -> warn with the gap reached if the tolerance was not.  predict: validate -> scores ->
+argmax.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from polymargin.certificate.intercepts import pair_margins
+from polymargin.certificate.judge import signed_start
+from polymargin.compiled.memory import rows_of
+from polymargin.compiled.threads import single_threaded_libraries
+from polymargin.estimators.callbacks import FitReporter, with_callbacks
+from polymargin.estimators.fitted import warn_of_outcome
+from polymargin.estimators.tuned_parameters import TunedClassifier
+from polymargin.exceptions import warn_user
+from polymargin.problem.kernels import Kernel
+from polymargin.problem.machines import Machine, find_machine
+from polymargin.problem.problem import Problem, row_blocks
+from polymargin.solvers.history import Check, History, PatternCheck
+from polymargin.solvers.run import Solution
+from polymargin.solvers.smo.pattern_smo import PatternSMO
+
+__all__ = ["MulticlassSVC"]
+
+
+class MulticlassSVC(TunedClassifier):
+    """All-in-one multi-class support vector machine with a certified duality gap.
+
+    The Crammer-Singer machine ("cs") minimises, over one prototype M_r per class,
+
+        P = 1/2 sum_r ||M_r||^2 + sum_i C_i xi_i,
+        xi_i = max(0, 1 + max_{r != y_i} f_r(x_i) - f_{y_i}(x_i)),   f_r(x) = <M_r, phi(x)>,
+
+    with C_i = C * sample_weight_i * class_weight_{y_i}.  Prediction is argmax_r f_r(x).  The other
+    machines have one slack per rival class: "ww" (Weston-Watkins) asks f_{y_i} - f_r >= 1 - xi_ir,
+    "llw" (Lee-Lin-Wahba) f_r <= -1/(Q-1) + xi_ir with scores that sum to zero, "msvm2" the same
+    with the loss sum_r xi_ir^2 + (sum_r xi_ir)^2.
+
+    Parameters
+    ----------
+    machine : str or Machine, default="cs"
+        Row of the machine table, see ``polymargin.MACHINES``: "cs", "ww", "llw", "msvm2", "adm",
+        "atm", "ats", "mmr", "reinforced", or a row of one's own.
+    C : float or "radius-margin", default=1.0
+        Weight of the losses; not divided by the number of examples.  ``np.inf`` asks for the hard
+        margin.  "radius-margin" (machine "msvm2" only) minimises the radius-margin bound on the
+        training examples before the fit, see ``tune_radius_margin``.
+    kernel : {"linear", "rbf", "poly", "sigmoid", "precomputed"} or callable, default="linear"
+        A callable gets two arrays of rows and returns the matrix of values.
+    gamma : float, "scale", "auto", "radius-margin" or array of shape (n_features,), default="scale"
+        Width of rbf, poly and sigmoid; "scale" is 1 / (n_features * variance of X), examples
+        counted by their sample_weight.  An array is one width per feature (rbf only).
+        "radius-margin" as for C (rbf and poly; a linear kernel has no width to tune).
+    degree, coef0 : float, default=3, 0.0
+        poly: (gamma <x, z> + coef0)^degree; sigmoid: tanh(gamma <x, z> + coef0).
+    intercept : {"auto", "none", "penalized", "free"}, default="auto"
+        "penalized" adds ``intercept_scaling**2`` to the kernel, so that every prototype has a
+        constant term that is regularised like the rest; "free" is an unpenalised intercept of sum
+        zero.  "auto" is "free" for "ww", "llw" and "msvm2"; otherwise "penalized" for the linear
+        kernel and "none" for others.  "adm" and the machines after it know no "free".
+    intercept_scaling : float, default=1.0
+        The constant feature behind a penalised intercept.
+    tol : float, default=1e-3
+        Relative duality gap (P - D) / P at which training ends.
+    max_iter : int, default=10000
+        Passes over the active patterns.
+    max_time : float or None, default=None
+        Seconds; the best model so far is kept.  Where its certificate would not fit into the limit
+        (kernels with many examples), ``certificate_.primal`` is infinite: the gap is unknown.
+    solver : {"auto", "block", "frank-wolfe", "cycles"} or PatternSMO, default="auto"
+        "block" is block descent with exact pattern steps; "auto" chooses it.  "frank-wolfe" and
+        "cycles" are the methods of the literature for "ww", "llw" and "msvm2" with a free
+        intercept, for comparison and small data: conditional gradients with exact linear
+        programmes, and steps along the most violating cycle or layer.  A ``PatternSMO`` is a
+        member of the SMO-like family, for "cs" without a free intercept.
+    cache_mb : float, default=1000
+        Memory for kernel rows in megabytes.
+    class_weight : dict, "balanced" or None, default=None
+    warm_start : bool, default=False
+        Go on from the last fit, made feasible for the present C and weights.
+    n_jobs : int or None, default=None
+        Threads that share blocks of kernel values in fit and predict (linear models: none).  The
+        result does not depend on it.
+    random_state : int, RandomState or None, default=None
+        Order of visits.
+    verbose : int, default=0
+        1 prints a line per check of the certificate.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+    C_, gamma_ : float (gamma_: array with one width per feature)
+        The values of this fit: those given, what "scale" or "auto" mean, or those tuned.  gamma_
+        is 1 for kernels without a width.
+    coef_, intercept_ : ndarray
+        Linear kernel: (n_classes, n_features) and (n_classes,); for two classes (1, n_features) and
+        (1,), the second class minus the first, so that ``X @ coef_.T + intercept_`` is
+        ``decision_function``.  Other kernels have ``intercept_`` only.
+    support_ : ndarray of shape (n_support,)
+        Training examples with dual weight.
+    support_vectors_ : array or CSR matrix of shape (n_support, n_features)
+        Empty for a precomputed kernel.
+    dual_coef_ : ndarray of shape (n_support, n_classes)
+        Their coefficients tau; M_r = sum_i tau_ir phi(x_i).  With a free intercept every column
+        sums to zero.
+    bias_is_unique_ : bool
+        Free intercept only: whether no other intercept is as good (up to the accuracy of the
+        model); where one is, ``intercept_`` is the best one of least norm.
+    certificate_ : Certificate
+        ``primal, dual, gap, relative_gap, kernel_psd``, recomputed in float64 for exactly these
+        coefficients.
+    status_ : str
+        "converged", "max_iter", "max_time", "interrupted", "not_separable" or "stalled".
+    history_ : dict of equally long arrays
+        ``seconds, iteration, primal, dual, relative_gap, active, steps``, one entry per check;
+        more with a ``PatternSMO``.
+    n_iter_ : int
+        Passes made.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    Notes
+    -----
+    Hard margin on data that cannot be separated ends with status "not_separable" once the certified
+    lower bound D on the optimal value, times the largest K_ii, exceeds
+    ``polymargin.solvers.run.HARD_MARGIN_LIMIT`` (1e9).
+
+    Probabilities: wrap in ``CalibratedClassifierCV(method="temperature")``, which keeps the argmax.
+
+    References
+    ----------
+    Crammer & Singer, JMLR 2 (2001) 265-292; Aiolli & Sperduti, JMLR 6 (2005) 817-850; Weston &
+    Watkins, CSD-TR-98-04 (1998); Lee, Lin & Wahba, JASA 99 (2004) 67-81; Guermeur & Monfrini,
+    Informatica 22 (2011) 73-96.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from polymargin import MulticlassSVC
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = MulticlassSVC(C=1.0, random_state=0).fit(X, y)
+    >>> model.certificate_.relative_gap <= 1e-3
+    True
+    """
+
+    _knows_free_intercept = True
+
+    def __init__(
+        self,
+        machine: str | Machine = "cs",
+        C: float | str = 1.0,
+        kernel: str | Callable[..., Any] = "linear",
+        gamma: Any = "scale",
+        degree: float = 3,
+        coef0: float = 0.0,
+        intercept: str = "auto",
+        intercept_scaling: float = 1.0,
+        tol: float = 1e-3,
+        max_iter: int = 10000,
+        max_time: float | None = None,
+        solver: str | PatternSMO = "auto",
+        cache_mb: float = 1000,
+        class_weight: Mapping[Any, float] | str | None = None,
+        warm_start: bool = False,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.machine = machine
+        self.C = C
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.intercept = intercept
+        self.intercept_scaling = intercept_scaling
+        self.tol = tol
+        self.max_iter = max_iter
+        self.max_time = max_time
+        self.solver = solver
+        self.cache_mb = cache_mb
+        self.class_weight = class_weight
+        self.warm_start = warm_start
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # -- fit ---------------------------------------------------------------------------------
+
+    @with_callbacks
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> MulticlassSVC:
+        """Train on examples X with labels y.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+            float32 stays float32.  For a precomputed kernel the (n_samples, n_samples) matrix.
+        y : array-like of shape (n_samples,)
+        sample_weight : array-like of shape (n_samples,) or None
+            Non-negative; a weight of 2 is the example twice, a weight of 0 leaves it out.
+
+        Returns
+        -------
+        self
+        """
+        return self._fit(X, y, sample_weight)
+
+    def _fit(
+        self, X: Any, y: Any, sample_weight: Any, alpha: np.ndarray | None = None
+    ) -> MulticlassSVC:
+        """Fit, from the dual variables ``alpha`` (kept examples, classes) of M-SVM^2 if given."""
+        machine = self._check_parameters()
+        self._tune(X, y, sample_weight)
+        ready = self._prepare(machine, X, y, sample_weight)
+        X, y, classes = ready.X, ready.y, ready.classes
+        problem = self._problem(machine, ready, ready.label, np.arange(len(classes)))
+        start = self._warm_start_point(X.shape[0], classes, ready.kept, problem)
+        alpha = alpha if self._tuned is None else self._tuned.alpha
+        start = start if alpha is None else -alpha
+        attributes = self._fitted_attributes(ready.kernel, classes, X)
+        reporter = FitReporter(self, X, y, sample_weight, problem, attributes)
+        kind = PatternCheck if isinstance(self.solver, PatternSMO) else Check
+        history = History(reporter.watchers, kind)
+        with single_threaded_libraries():
+            solution = self._solve(problem, history, start)
+        self._store(solution, ready.kept, reporter)
+        self.C_, self.gamma_ = float(self._chosen()[0]), ready.kernel.gamma
+        interrupted = self._tuned is not None and self._tuned.interrupted
+        self._tuned = None
+        reporter.finish()
+        warn_of_outcome(solution, problem, float(self.tol))
+        if interrupted or (solution.status == "interrupted" and not reporter.stopped):
+            raise KeyboardInterrupt
+        return self
+
+    def _check_parameters(self) -> Machine:
+        machine = find_machine(self.machine)
+        self._check_common()
+        known = ("auto", "block", "frank-wolfe", "cycles")
+        if isinstance(self.solver, PatternSMO):
+            self.solver.check(bool(np.isinf(self.C)))
+        elif not isinstance(self.solver, str) or self.solver not in known:
+            raise ValueError(
+                f"solver must be 'auto', 'block', 'frank-wolfe', 'cycles' or a PatternSMO, "
+                f"got {self.solver!r}."
+            )
+        self._check_tuning(machine)
+        why_not = self._why_not_solver(machine)
+        if why_not:
+            raise ValueError(f"solver={self.solver!r} {why_not}; use solver='block'.")
+        return machine
+
+    def _why_not_solver(self, machine: Machine) -> str | None:
+        """Why a solver cannot run the machine as asked, if it cannot."""
+        if isinstance(self.solver, PatternSMO):
+            if not machine.is_crammer_singer:
+                return (
+                    f"optimises the one simplex of variables that a pattern of 'cs' has; "
+                    f"machine={machine.name!r} has other constraints"
+                )
+            if self._intercept_kind(machine) == "free":
+                return (
+                    "moves one pattern at a time, which the balance of a free intercept forbids "
+                    "(intercept='penalized' or 'none' will do)"
+                )
+            return None
+        if self.solver in ("auto", "block"):
+            return None
+        if machine.K3 or machine.own_target is not None:
+            return (
+                f"moves along the balanced directions of 'ww', 'llw' and 'msvm2'; "
+                f"machine={machine.name!r} has other constraints"
+            )
+        if self._intercept_kind(machine) != "free":
+            return "is made for the constraints of a free intercept (intercept='free')"
+        if (
+            self.solver == "frank-wolfe"
+            and "C" not in self._tuned_parameters()
+            and np.isinf(self.C)
+        ):
+            return "needs a finite C: its linear programme is unbounded for the hard margin"
+        return None
+
+    def _warm_start_point(
+        self, n: int, classes: np.ndarray, kept: np.ndarray, problem: Problem
+    ) -> np.ndarray | None:
+        """The last dual point, scaled row by row into the present caps."""
+        if not self.warm_start or not hasattr(self, "dual_coef_"):
+            return None
+        if n != self._n_train or not np.array_equal(classes, self.classes_):
+            warn_user(
+                "warm_start: the number of examples or the classes changed since the last fit; "
+                "starting cold.",
+                UserWarning,
+            )
+            return None
+        full = np.zeros((n, len(classes)))
+        full[self.support_] = self.dual_coef_
+        tau = full[kept]
+        if not problem.machine.is_crammer_singer or problem.has_free_bias:
+            return signed_start(problem, tau)
+        rows = np.arange(len(kept))
+        # rows whose label changed would not be feasible: they start at zero
+        own = tau[rows, problem.own]
+        usable = (own > 0.0) & ((tau > 0.0).sum(axis=1) <= 1)
+        tau[~usable] = 0.0
+        too_heavy = np.flatnonzero(own > problem.cap)
+        tau[too_heavy] *= (problem.cap[too_heavy] / own[too_heavy])[:, None]
+        tau[rows, problem.own] = 0.0
+        tau[rows, problem.own] = np.minimum(-tau.sum(axis=1), problem.cap)
+        return tau
+
+    def _solve(self, problem: Problem, history: History, start: np.ndarray | None) -> Solution:
+        stop, seed = self._stop(), self._seed()
+        if isinstance(self.solver, PatternSMO):
+            from polymargin.solvers.smo.rounds import solve_patterns
+
+            return solve_patterns(
+                problem, stop, history, self.solver, start, seed, float(self.cache_mb)
+            )
+        if self.solver == "frank-wolfe":
+            from polymargin.solvers.frank_wolfe import solve_frank_wolfe
+
+            return solve_frank_wolfe(problem, stop, history, start, float(self.cache_mb))
+        if self.solver == "cycles":
+            from polymargin.solvers.cycles import solve_cycles
+
+            return solve_cycles(problem, stop, history, start, float(self.cache_mb))
+        if not problem.machine.is_crammer_singer or problem.has_free_bias:
+            from polymargin.solvers.blocks import solve_machine
+
+            return solve_machine(problem, stop, history, start, seed, float(self.cache_mb))
+        if problem.kernel.is_linear:
+            from polymargin.solvers.linear import solve_linear
+
+            return solve_linear(problem, stop, history, start, seed)
+        from polymargin.solvers.kernel import solve_kernel
+
+        return solve_kernel(problem, stop, history, start, seed, float(self.cache_mb))
+
+    def _fitted_attributes(
+        self, kernel: Kernel, classes: np.ndarray, X: Any
+    ) -> Callable[..., dict[str, Any]]:
+        """Attributes of the model of a dual point: what ``fit`` stores and callbacks see."""
+
+        def attributes(
+            support: np.ndarray, tau: np.ndarray, W: np.ndarray | None, intercept: np.ndarray
+        ) -> dict[str, Any]:
+            found: dict[str, Any] = {
+                "classes_": classes,
+                "support_": support,
+                "dual_coef_": tau,
+                "_kernel": kernel,
+                "_n_train": X.shape[0],
+            }
+            if kernel.name == "precomputed":
+                found["support_vectors_"] = np.empty((0, 0))
+                found["_prototype_gram"] = sum(
+                    (
+                        tau[rows].T @ (X[np.ix_(support[rows], support)].astype(np.float64) @ tau)
+                        for rows in row_blocks(len(support), 256)
+                    ),
+                    start=np.zeros((len(classes), len(classes))),
+                )
+            else:
+                found["support_vectors_"] = rows_of(X, support)
+            if W is not None:
+                if len(classes) == 2:
+                    W, intercept = W[1:] - W[:1], intercept[1:] - intercept[:1]
+                found["coef_"] = W
+            found["intercept_"] = intercept
+            return found
+
+        return attributes
+
+    def _store(
+        self,
+        solution: Solution,
+        kept: np.ndarray,
+        reporter: FitReporter,
+    ) -> None:
+        judgement = solution.judgement
+        scale = judgement.scale
+        W = None if judgement.W is None else judgement.W * scale
+        tau = solution.tau if scale == 1.0 else solution.tau * scale  # it may be large
+        attributes = reporter.attributes(
+            kept[solution.support], tau, W, judgement.intercept * scale
+        )
+        for name in ("coef_", "intercept_"):
+            self.__dict__.pop(name, None)
+        for name, value in attributes.items():
+            setattr(self, name, value)
+        self.certificate_ = judgement.certificate
+        self.__dict__.pop("bias_is_unique_", None)
+        if judgement.bias_is_unique is not None:
+            self.bias_is_unique_ = judgement.bias_is_unique
+        self.status_ = solution.status
+        self.history_ = solution.history.as_arrays()
+        self.n_iter_ = max(1, solution.iterations)
+
+    # -- slacks and margins ------------------------------------------------------------------
+
+    def _labelled_scores(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+        """(n, n_classes) scores of sum zero, or with their differences right, and class numbers."""
+        X = self._check_input(X)
+        label = self._class_numbers(X, y)
+        scores = self._class_scores(X)
+        if scores.shape[1] == 1:
+            scores = np.concatenate([-0.5 * scores, 0.5 * scores], axis=1)
+        return scores, label
+
+    def slacks(self, X: Any, y: Any) -> np.ndarray:
+        """What every example lacks to the margins that the machine asks for.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes), or (n_samples,) where a pattern has one slack
+            xi_ik; machines without a constraint for the own class have zeros there.  Those of
+            "msvm2" are the cheapest ones and may be negative.
+        """
+        check_is_fitted(self)
+        scores, own = self._labelled_scores(X, y)
+        return find_machine(self.machine).slacks(scores, own)
+
+    def margins(self, X: Any, y: Any) -> np.ndarray:
+        """Geometrical margins between classes (9.1), for examples that are classified correctly.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+
+        Returns
+        -------
+        ndarray of shape (n_classes, n_classes)
+            Entry (k, l) is the smallest |h_k - h_l| over the examples of classes k and l, divided
+            by the norm of w_k - w_l in the feature space of the kernel (a penalised intercept's
+            constant not counted); infinite on the diagonal and where there is no example.
+        """
+        check_is_fitted(self)
+        scores, own = self._labelled_scores(X, y)
+        rows = np.arange(len(own))
+        rivals = scores.copy()
+        rivals[rows, own] = -np.inf
+        wrong = int((scores[rows, own] <= rivals.max(axis=1)).sum())
+        if wrong:
+            raise ValueError(
+                f"y: {wrong} of {len(own)} examples are not classified correctly, so X and y have "
+                "no geometrical margins under this model; leave them out."
+            )
+        lead = pair_margins(scores, own)
+        return np.asarray(np.minimum(lead, lead.T) / self._prototype_distances())
+
+    def _prototype_distances(self) -> np.ndarray:
+        """||w_k - w_l||, 1 on the diagonal."""
+        if self._kernel.is_linear:
+            two = len(self.classes_) == 2  # coef_ is then the difference of the prototypes
+            W = np.concatenate([0.0 * self.coef_, self.coef_]) if two else self.coef_
+            G = W @ W.T
+        elif self._kernel.name == "precomputed":
+            G = self._prototype_gram
+        else:
+            plain = self._landmark_model()
+            G = self.dual_coef_.T @ (
+                plain.scores(self.support_vectors_, np.float64, 1) - self.intercept_
+            )
+        G = 0.5 * (G + G.T)
+        square = np.diag(G)[:, None] + np.diag(G)[None, :] - G - G.T
+        distance = np.sqrt(np.maximum(square, 0.0))
+        np.fill_diagonal(distance, 1.0)
+        return distance

@@ -1,0 +1,114 @@
+"""C and gamma of an estimator by the radius-margin criterion: the word "radius-margin"."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from joblib import effective_n_jobs
+
+from polymargin.estimators.base import LargeMarginClassifier
+from polymargin.problem.machines import Machine
+from polymargin.solvers.run import Stop
+
+if TYPE_CHECKING:
+    from polymargin.radius_margin.choice import TunedValues
+
+__all__ = ["RADIUS_MARGIN", "TunedClassifier"]
+
+RADIUS_MARGIN = "radius-margin"
+"""The word that asks for a value of C or gamma by ``tune_radius_margin``'s search."""
+
+
+class TunedClassifier(LargeMarginClassifier):
+    """A classifier whose C and gamma may be left to the radius-margin bound."""
+
+    C: Any
+    _tuned: TunedValues | None = None
+
+    def _tuned_parameters(self) -> tuple[str, ...]:
+        """Those of C and gamma that the radius-margin criterion decides."""
+        named = [("C", self.C)]
+        if self.kernel != "linear":  # which has no gamma, whatever is asked
+            named.append(("gamma", self.gamma))
+        return tuple(
+            name for name, value in named if isinstance(value, str) and value == RADIUS_MARGIN
+        )
+
+    def _chosen(self) -> tuple[Any, Any]:
+        tuned = self._tuned
+        return (self.C, self.gamma) if tuned is None else (tuned.C, tuned.gamma)
+
+    def _check_C(self) -> None:
+        if "C" not in self._tuned_parameters():
+            if isinstance(self.C, str):
+                raise ValueError(f"C must be a number > 0 or {RADIUS_MARGIN!r}, got {self.C!r}.")
+            super()._check_C()
+
+    def _check_gamma(self) -> None:
+        if isinstance(self.gamma, str) and self.gamma == RADIUS_MARGIN:
+            return
+        if isinstance(self.gamma, str) or np.ndim(self.gamma) == 0:
+            super()._check_gamma()
+        elif self.kernel != "rbf":
+            raise ValueError(
+                "gamma: one width per feature is known to kernel='rbf' only; give a number."
+            )
+
+    def _check_tuning(self, machine: Machine) -> None:
+        """Refuse a criterion that is not known for what is asked."""
+        named = (("C", self.C), ("gamma", self.gamma))
+        names = [name for name, value in named if isinstance(value, str) and value == RADIUS_MARGIN]
+        if not names:
+            return
+        asked = " and ".join(f"{name}={RADIUS_MARGIN!r}" for name in names)
+        if machine.name != "msvm2":
+            raise ValueError(
+                f"{asked} needs machine='msvm2', got {machine.name!r}: the radius-margin bound is "
+                "known for M-SVM^2, whose soft margin is a hard one under another kernel; give "
+                "numbers, or use cross-validation."
+            )
+        if self._intercept_kind(machine) != "free":
+            raise ValueError(
+                f"{asked}: the radius-margin bound belongs to an unpenalised intercept; use "
+                "intercept='auto' or 'free'."
+            )
+        if "gamma" in names and self.kernel not in ("linear", "rbf", "poly"):
+            raise ValueError(
+                f"gamma={RADIUS_MARGIN!r}: kernel={self.kernel!r} has no width that could be "
+                "tuned by gradients; use 'rbf' or 'poly'."
+            )
+
+    def _tune(self, X: Any, y: Any, sample_weight: Any) -> None:
+        """C and gamma of the lowest radius-margin bound, if they are asked for."""
+        self._tuned = None
+        if not self._tuned_parameters():
+            return
+        from polymargin.radius_margin.choice import tuned_values
+
+        X, y = self._validate(X, y)
+        self._tuned = tuned_values(
+            X,
+            y,
+            self.kernel,
+            self._tuned_parameters(),
+            None if isinstance(self.C, str) else float(self.C),
+            "scale" if isinstance(self.gamma, str) and self.gamma == RADIUS_MARGIN else self.gamma,
+            degree=float(self.degree),
+            coef0=float(self.coef0),
+            sample_weight=sample_weight,
+            class_weight=self.class_weight,
+            max_time=self.max_time,
+            cache_mb=float(self.cache_mb),
+            n_jobs=effective_n_jobs(self.n_jobs),
+            seed=self._seed(),
+            verbose=int(self.verbose),
+        )
+
+    def _stop(self) -> Stop:
+        stop = super()._stop()
+        tuned = self._tuned
+        if tuned is None or stop.max_time is None:
+            return stop
+        return replace(stop, max_time=max(stop.max_time - tuned.seconds, 0.2 * stop.max_time))

@@ -1,0 +1,1 @@
+"""What is solved: machines, kernels, labels and weights, the training problem itself."""

@@ -1,0 +1,211 @@
+"""Problem: the checked, encoded, weighted training problem, all that solvers and judge see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from polymargin.compiled.csr import compress
+from polymargin.compiled.memory import Pages
+from polymargin.problem.kernels import Kernel, squared_norms
+from polymargin.problem.machines import Machine
+
+__all__ = ["KnownRows", "OutOfTimeError", "Problem", "as_read_only", "row_blocks", "run_blocks"]
+
+_FEW_PROTOTYPES = 32
+"""Beside more of them the passes over listed prototypes are faster with dense rows (measured)."""
+
+
+@dataclass
+class Problem:
+    """Minimise 1/2 sum_r ||M_r||^2 + sum_i C_i xi_i, each example assigned to one prototype.
+
+    Attributes
+    ----------
+    machine : Machine
+    kernel : Kernel
+        With the constant of a penalised intercept inside (``kernel.offset``).
+    X : (n, d) float32/float64 C-ordered array, CSR matrix, or the (n, n) Gram matrix
+        ("precomputed").  Never written to.
+    label : (n,) class numbers.
+    cap : (n,) C_i = C * weight_i > 0; infinite for the hard margin.
+    own : (n,) prototype to which each example is assigned.
+    prototype_class : (R,) class of each prototype, in class order.
+    n_jobs : int
+        Threads that share blocks of kernel values.
+    centre : (M_0 (R, d), their weights of the constant feature (R,)) or None
+        Linear kernels: 1/2 sum_r ||M_r - M_0r||^2 takes the place of 1/2 sum_r ||M_r||^2.
+    has_free_bias : bool
+        Whether an unpenalised intercept of sum zero is added to the scores.
+    present_bias : (R,) or None
+        That intercept at the last check of a run, for those who watch it.
+    known_rows : KnownRows or None
+        Kernel rows that stay at hand because the same problem is judged many times.
+    """
+
+    machine: Machine
+    kernel: Kernel
+    X: Any
+    label: np.ndarray
+    cap: np.ndarray
+    own: np.ndarray
+    prototype_class: np.ndarray
+    n_jobs: int = 1
+    kernel_psd: bool | None = field(default=None)
+    centre: tuple[np.ndarray, np.ndarray] | None = field(default=None)
+    has_free_bias: bool = False
+    present_bias: np.ndarray | None = field(default=None)
+    known_rows: KnownRows | None = field(default=None)
+
+    @property
+    def n_patterns(self) -> int:
+        return len(self.label)
+
+    @property
+    def n_prototypes(self) -> int:
+        return len(self.prototype_class)
+
+    @cached_property
+    def is_hard(self) -> bool:
+        """Whether some C_i is infinite."""
+        return bool(np.isinf(self.cap).any())
+
+    @property
+    def has_one_prototype_per_class(self) -> bool:
+        return self.n_prototypes == int(self.prototype_class[-1]) + 1
+
+    @cached_property
+    def rows(self) -> Any:
+        """X as products with few prototypes take it: CSR instead of dense rows of mostly zeros."""
+        is_plain = self.kernel.is_linear and not sp.issparse(self.X)
+        if not is_plain or self.n_prototypes > _FEW_PROTOTYPES:
+            return self.X
+        found = compress(self.X)
+        return self.X if found is None else found
+
+    @cached_property
+    def norms(self) -> np.ndarray | None:
+        """Squared norms of the rows, where the kernel is made of them."""
+        if self.kernel.name == "precomputed" or self.kernel.function is not None:
+            return None
+        return squared_norms(self.X)
+
+    @cached_property
+    def diagonal(self) -> np.ndarray:
+        """K_ii."""
+        return self.kernel.diagonal(self.X, self.norms)
+
+    def gram(self, rows: Any, columns: Any) -> np.ndarray:
+        """K between two sets of patterns, in the dtype of X."""
+        if self.kernel.name == "precomputed":
+            return self.kernel.block(self.X[rows], columns, None, None)
+        a = None if self.norms is None else self.norms[rows]
+        b = None if self.norms is None else self.norms[columns]
+        return self.kernel.block(self.X[rows], self.X[columns], a, b)
+
+
+class KnownRows:
+    """Kernel rows of all patterns that ever had weight, in float64, computed once.
+
+    They lie together in the order in which they were first needed, so that scores are one product
+    with the first of them, and with a few of the others.
+    """
+
+    _BLOCK = 256
+    _GATHERED = 3.0  # what a gathered row costs beside one that is read in order (measured)
+
+    def __init__(self, problem: Problem) -> None:
+        X = problem.X if problem.kernel.function is not None else problem.X.astype(np.float64)
+        self.problem = replace(problem, X=X)
+        n = problem.n_patterns
+        self.place = np.full(n, -1)
+        self.pages = Pages((n, n), np.float64)
+        self.rows = self.pages.array
+        self.count = 0
+
+    def scores(self, support: np.ndarray, tau: np.ndarray) -> np.ndarray:
+        """(R, n) scores of all patterns by the coefficients of the support."""
+        new = support[self.place[support] < 0]
+        first, n = self.count, len(self.place)
+        self.pages.take(first, first + len(new))
+
+        def work(block: slice) -> None:
+            target = slice(first + block.start, first + block.stop)
+            self.rows[target] = self.problem.gram(new[block], slice(0, n))
+
+        run_blocks(work, len(new), self._BLOCK, self.problem.n_jobs)
+        self.count += len(new)
+        self.place[new] = np.arange(first, self.count)
+        places = self.place[support]
+        length = self._prefix(places)
+        early = places < length
+        full = np.zeros((tau.shape[1], length))
+        full[:, places[early]] = tau[early].T
+        scores = np.asarray(full @ self.rows[:length])
+        late = np.flatnonzero(~early)
+        for block in row_blocks(len(late), self._BLOCK):
+            scores += tau[late[block]].T @ self.rows[places[late[block]]]
+        return scores
+
+    def _prefix(self, places: np.ndarray) -> int:
+        """How many rows to read in order; the rows of the support beyond them are gathered."""
+        if not len(places):
+            return 0
+        ends = np.concatenate([[0], np.sort(places) + 1])
+        gathered = np.arange(len(places), -1, -1)
+        return int(ends[np.argmin(ends + self._GATHERED * gathered)])
+
+
+def row_blocks(n: int, size: int) -> Iterator[slice]:
+    """Consecutive slices of at most ``size`` rows."""
+    for start in range(0, n, size):
+        yield slice(start, min(start + size, n))
+
+
+class OutOfTimeError(Exception):
+    """Work in blocks was given up because the fit has to end now."""
+
+
+def run_blocks(
+    work: Callable[[slice], None],
+    n: int,
+    size: int,
+    n_jobs: int,
+    why_stop: Callable[[], str | None] | None = None,
+) -> None:
+    """Call ``work`` on every block of rows, in threads if asked.
+
+    The blocks do not depend on the number of threads, so neither do the results.  ``why_stop`` is
+    asked before every block; a reason raises OutOfTimeError.
+    """
+    blocks = list(row_blocks(n, max(1, size)))
+    if why_stop is not None:
+        do, asked = work, why_stop
+
+        def work(block: slice) -> None:
+            if asked():
+                raise OutOfTimeError
+            do(block)
+
+    if n_jobs <= 1 or len(blocks) <= 1:
+        for block in blocks:
+            work(block)
+        return
+    with ThreadPoolExecutor(n_jobs) as pool:
+        # list() so that an exception of a block reaches the caller
+        list(pool.map(work, blocks))
+
+
+def as_read_only(X: Any) -> Any:
+    """A read-only view: one compiled specialisation serves memmaps, shared and private arrays."""
+    if sp.issparse(X):
+        return X
+    view = np.asarray(X).view()
+    view.flags.writeable = False
+    return view

@@ -1,0 +1,368 @@
+"""One self-contained HTML page about a fitted model: ``write_report`` and ``render_report``."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from polymargin.estimators.inspection import (
+    Labelled,
+    Parts,
+    dissect,
+    input_names,
+    labelled,
+    margin_target,
+    prototypes_of,
+)
+from polymargin.plots.confusion_display import ConfusionDisplay
+from polymargin.plots.decision_region_display import DecisionRegionDisplay
+from polymargin.plots.history_display import HistoryDisplay
+from polymargin.plots.margin_display import MarginDistributionDisplay
+from polymargin.plots.prototype_images_display import image_shape as checked_shape
+from polymargin.plots.size_accuracy_display import SizeAccuracyDisplay
+from polymargin.problem.validation import check_number
+from polymargin.report import charts, facts, measures, portraits
+from polymargin.report.png import share_image
+from polymargin.storage.atomic import atomic_file
+
+__all__ = ["render_report", "write_report"]
+
+_MOST_CELLS_ACROSS = 30
+_MOST_MATRIX_PIXELS = 400
+_MOST_CLASS_ROWS = 1500
+_FEW_EXAMPLES = 100
+_MOST_MAP_CLASSES = 7
+_MAP_RESOLUTION = 160
+_TEMPLATE = "templates/report.html"
+
+
+def write_report(
+    model: Any,
+    X: Any,
+    y: Any,
+    path: str | os.PathLike[str],
+    *,
+    title: str | None = None,
+    feature_names: Any = None,
+    X_train: Any = None,
+    y_train: Any = None,
+    seconds: float | None = None,
+    image_shape: Any = "auto",
+) -> Path:
+    """Write one HTML page about a fitted model: what it is, what is proven, where it errs.
+
+    The page needs nothing else: no network, no script, pictures inside, readable on a phone and in
+    the dark.  It is written whole or not at all.
+
+    Parameters
+    ----------
+    model : fitted classifier, Pipeline that ends in one, or search
+    X : array-like, data frame or CSR matrix of shape (n_samples, n_features)
+        Examples to measure on, best none of the training examples.
+    y : array-like of shape (n_samples,)
+        Their labels.  Labels that the model has never seen count as errors and are named.
+    path : str or path
+        The file to write; an existing one is replaced.
+    title : str or None
+    feature_names : sequence of str or None
+        Names of the columns of X; None: those of the data frame, if it is one.
+    X_train, y_train : training examples and labels, or None
+        For the size of the training data and the training error.
+    seconds : float or None
+        Training time as measured by the caller; None: the solver's clock.
+    image_shape : "auto", (rows, columns) or None, default="auto"
+        Whether rows of X are images.  "auto" looks whether they are square and neighbouring
+        features are alike; None: they are not.
+
+    Returns
+    -------
+    Path
+
+    Examples
+    --------
+    >>> from polymargin import write_report
+    >>> write_report(model, X_test, y_test, "report.html")  # doctest: +SKIP
+    """
+    target = _checked_path(path)
+    page = render_report(
+        model,
+        X,
+        y,
+        title=title,
+        feature_names=feature_names,
+        X_train=X_train,
+        y_train=y_train,
+        seconds=seconds,
+        image_shape=image_shape,
+    )
+    _write_whole(target, page)
+    return target
+
+
+def render_report(
+    model: Any,
+    X: Any,
+    y: Any,
+    *,
+    title: str | None = None,
+    feature_names: Any = None,
+    X_train: Any = None,
+    y_train: Any = None,
+    seconds: float | None = None,
+    image_shape: Any = "auto",
+) -> str:
+    """The page of ``write_report`` as a string.
+
+    Parameters
+    ----------
+    model, X, y, title, feature_names, X_train, y_train, seconds, image_shape
+        As in ``write_report``.
+
+    Returns
+    -------
+    str
+    """
+    template = _template()
+    parts = dissect(model)
+    if title is not None and not isinstance(title, str):
+        raise TypeError(f"title must be a string or None, got {title!r}.")
+    if seconds is not None:
+        check_number("seconds", seconds, at_least=0.0)
+    examples = labelled(model, X, y)
+    training = _training(model, X_train, y_train)
+    names = input_names(model, examples.X, feature_names)
+    shape = _image_shape(image_shape, examples.X, names)
+    found = measures.rates(examples)
+    proof = facts.certificate_in_words(parts.last)
+    confusion = ConfusionDisplay.record_predictions(
+        examples.y, examples.predicted, parts.last.classes_
+    )
+    per_class = measures.class_rows(parts, confusion)
+    return template.render(
+        title=title or f"{facts.machine_name(parts.last)}, {len(parts.last.classes_)} classes",
+        date=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        rates=found,
+        training=training,
+        proof=proof,
+        warnings=proof.warnings + _warnings(parts, examples, per_class, X_train),
+        rows=facts.describe(parts, examples.X, X_train, seconds),
+        parameters=facts.parameter_rows(parts.last),
+        size=charts.bytes_text(measures.model_size(parts)),
+        has_steps=bool(parts.steps),
+        speed=measures.speed(model, examples.X),
+        confusion=_confusion(confusion),
+        per_class=_shortened(per_class),
+        n_classes=len(per_class),
+        part_name=_part_name(parts.last),
+        history=_history(model, parts),
+        margins=_margins(model, examples),
+        curve=_size_curve(parts),
+        regions=_regions(model, parts, examples, names),
+        **_prototypes(model, parts, examples, names, shape),
+        hard=_hard(parts, examples, shape),
+        has_images=shape is not None,
+        has_index=hasattr(examples.X, "index"),
+    )
+
+
+# -- parts of the page -------------------------------------------------------------------------
+
+
+def _template() -> Any:
+    import jinja2
+
+    environment = jinja2.Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+    )
+    environment.filters["label"] = lambda value: facts.short(str(value), 24)
+    environment.filters["percent"] = _percent
+    environment.filters["figure"] = _figure
+    text = files("polymargin.report").joinpath(_TEMPLATE).read_text(encoding="utf-8")
+    return environment.from_string(text)
+
+
+def _percent(share: float, digits: int = 1) -> str:
+    return "–" if np.isnan(share) else f"{100.0 * share:.{digits}f}\N{NO-BREAK SPACE}%"
+
+
+def _figure(value: float) -> str:
+    text = f"{value:,.0f}" if 1000.0 <= abs(value) < 1e6 else f"{value:.3g}"
+    return text.replace("-", "−")
+
+
+def _training(model: Any, X_train: Any, y_train: Any) -> measures.Rates | None:
+    if y_train is not None and X_train is None:
+        raise ValueError("X_train is missing: y_train was given without it.")
+    if X_train is None:
+        return None
+    if not hasattr(X_train, "shape"):
+        raise ValueError("X_train must be an array, a data frame or a sparse matrix.")
+    if y_train is None:
+        return None
+    return measures.rates(labelled(model, X_train, y_train, "X_train", "y_train"))
+
+
+def _image_shape(given: Any, X: Any, names: list[str]) -> tuple[int, int] | None:
+    if given is None:
+        return None
+    if isinstance(given, str):
+        if given != "auto":
+            raise ValueError(f"image_shape must be 'auto', (rows, columns) or None, got {given!r}.")
+        return portraits.guess_shape(X, names)
+    try:
+        return checked_shape(X.shape[1], given)
+    except ValueError as error:
+        raise ValueError(f"image_{error}") from error
+
+
+def _warnings(
+    parts: Parts, examples: Labelled, per_class: list[measures.ClassRow], X_train: Any
+) -> list[str]:
+    """What readers should know before they believe the figures."""
+    out = []
+    strange = int((examples.own < 0).sum())
+    if strange:
+        names = sorted({facts.short(str(label), 24) for label in examples.y[examples.own < 0]})
+        listed = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
+        out.append(
+            f"{strange:,} examples carry labels that the model has never seen ({listed}); every "
+            "prediction for them is wrong."
+        )
+    absent = [row for row in per_class if not row.support]
+    if absent:
+        names = [facts.short(str(row.label), 24) for row in absent]
+        listed = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
+        out.append(f"No example of {len(absent)} of the classes was measured ({listed}).")
+    silent = [row for row in per_class if row.support and row.recall == 0.0]
+    if silent:
+        names = [facts.short(str(row.label), 24) for row in silent]
+        listed = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
+        out.append(f"No example of these classes is recognised: {listed}.")
+    if len(examples.y) < _FEW_EXAMPLES:
+        out.append(
+            f"Only {len(examples.y)} examples were measured: the confidence interval is wide."
+        )
+    if X_train is not None and X_train is examples.X:
+        out.append("The examples are the training examples: the error of new ones is higher.")
+    return out
+
+
+def _confusion(record: ConfusionDisplay) -> dict[str, Any]:
+    Q = len(record.labels)
+    shares = np.nan_to_num(record.row_shares)
+    out: dict[str, Any] = {
+        "labels": record.labels,
+        "worst": record.worst(12 if Q <= _MOST_CELLS_ACROSS else 25),
+        "rows": None,
+        "image": None,
+        "block": 1,
+    }
+    if Q <= _MOST_CELLS_ACROSS:
+        out["rows"] = [
+            (
+                record.labels[i],
+                [
+                    (int(record.counts[i, j]), f"{np.sqrt(shares[i, j]):.2f}", i == j)
+                    for j in range(Q)
+                ],
+            )
+            for i in range(Q)
+        ]
+        return out
+    pooled, out["block"] = record.pooled(_MOST_MATRIX_PIXELS)
+    out["image"] = share_image(np.sqrt(pooled))
+    return out
+
+
+def _shortened(per_class: list[measures.ClassRow]) -> list[measures.ClassRow]:
+    """All classes, or of very many those that are recognised worst."""
+    if len(per_class) <= _MOST_CLASS_ROWS:
+        return per_class
+    return sorted(per_class, key=lambda row: np.nan_to_num(row.f1, nan=2.0))[:_MOST_CLASS_ROWS]
+
+
+def _part_name(last: Any) -> str:
+    if hasattr(last, "prototype_classes_"):
+        return "Prototypes alive"
+    return "Support vectors" if hasattr(last, "dual_coef_") else ""
+
+
+def _history(model: Any, parts: Parts) -> list[charts.Chart]:
+    if not hasattr(parts.last, "history_"):
+        return []
+    return charts.history_charts(HistoryDisplay.record(model))
+
+
+def _margins(model: Any, examples: Labelled) -> charts.Chart | None:
+    if examples.margins is None:
+        return None
+    return charts.margin_chart(MarginDistributionDisplay(examples.margins, margin_target(model)))
+
+
+def _size_curve(parts: Parts) -> charts.Chart | None:
+    if not hasattr(parts.last, "results_") or not hasattr(parts.last, "n_prototypes_"):
+        return None
+    return charts.size_chart(SizeAccuracyDisplay.record(parts.last))
+
+
+def _regions(model: Any, parts: Parts, examples: Labelled, names: list[str]) -> charts.Chart | None:
+    """A map, where two features and a few classes allow one without holding anything fixed."""
+    kernel = getattr(getattr(parts.last, "_kernel", None), "name", "")
+    few = len(parts.last.classes_) <= _MOST_MAP_CLASSES
+    if examples.X.shape[1] != 2 or not few or kernel == "precomputed":
+        return None
+    record = DecisionRegionDisplay.record(
+        model, examples.X, examples.y, resolution=_MAP_RESOLUTION, feature_names=names
+    )
+    return charts.region_chart(record)
+
+
+def _prototypes(
+    model: Any, parts: Parts, examples: Labelled, names: list[str], shape: tuple[int, int] | None
+) -> dict[str, Any]:
+    groups = None
+    if shape is not None:
+        groups = portraits.image_groups(model, parts, examples, shape)
+    rows, left_out = ([], 0) if groups else portraits.strong(parts, examples, names)
+    found = prototypes_of(parts.last)
+    ink = found is not None and found.are_points
+    return {"groups": groups, "strong": rows, "strong_left_out": left_out, "ink": ink}
+
+
+def _hard(
+    parts: Parts, examples: Labelled, shape: tuple[int, int] | None
+) -> list[tuple[measures.Hard, str]]:
+    rows = measures.hardest(parts, examples)
+    pictures = [""] * len(rows)
+    if shape is not None and rows:
+        pictures = portraits.example_images(examples.X, [row.row for row in rows], shape)
+    return list(zip(rows, pictures, strict=True))
+
+
+# -- files -------------------------------------------------------------------------------------
+
+
+def _checked_path(path: Any) -> Path:
+    """Refuse what cannot be written before the work begins."""
+    try:
+        target = Path(path)
+    except TypeError as error:
+        raise TypeError(f"path must be the name of a file, got {path!r}.") from error
+    if target.is_dir():
+        raise IsADirectoryError(f"path: {target} is a folder; give the name of a file in it.")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"path: the folder {target.parent} does not exist; make it first.")
+    return target
+
+
+def _write_whole(target: Path, text: str) -> None:
+    try:
+        with atomic_file(target) as file:
+            file.write(text.encode("utf-8"))
+    except OSError as error:  # the temporary name means nothing to the user
+        raise type(error)(error.errno, f"path: cannot write {target} ({error.strerror})") from error

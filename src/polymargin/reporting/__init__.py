@@ -1,1 +1,0 @@
-"""What a report is made of: facts, measurements, drawings."""

@@ -1,0 +1,1 @@
+"""Choice of parameters: leave-one-out, GACV, paths, radius-margin tuning, bounds, margins."""

@@ -1,0 +1,257 @@
+"""Margins of a fitted machine as a record: between class pairs, and of every example.
+
+A geometrical margin (9.1) is the distance of an example to the border between two classes in the
+feature space of the kernel.  With several prototypes per class the border nearest to an example is
+the one between the winning prototypes of the two classes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from polymargin.estimators.multi_prototype import MultiPrototypeSVC
+from polymargin.estimators.multiclass import MulticlassSVC
+from polymargin.problem.machines import find_machine
+from polymargin.problem.problem import row_blocks
+
+__all__ = ["MarginRecord", "PrototypeView", "margin_record", "prototype_view"]
+
+
+@dataclass(frozen=True)
+class PrototypeView:
+    """A machine seen as prototypes: scores of examples, and inner products of the prototypes.
+
+    Attributes
+    ----------
+    scores : (n, R)
+        Prototype scores of the examples, intercepts included.
+    label : (n,) class numbers.
+    prototype_class : (R,) class of each prototype.
+    products : (R, R) <M_r, M_s> without intercepts.
+    constants : (R,)
+        The constant feature's weight in each prototype (penalised intercept; else 0).
+    classes : (Q,) labels.
+    """
+
+    scores: np.ndarray
+    label: np.ndarray
+    prototype_class: np.ndarray
+    products: np.ndarray
+    constants: np.ndarray
+    classes: np.ndarray
+
+    @property
+    def norm2(self) -> float:
+        """||M||^2, weights of the constant feature included."""
+        return float(np.trace(self.products) + self.constants @ self.constants)
+
+    def squared_distances(self, with_constant: bool) -> np.ndarray:
+        """||M_r - M_s||^2."""
+        G = self.products
+        if with_constant:
+            G = G + np.outer(self.constants, self.constants)
+        diagonal = np.diag(G)
+        return np.maximum(diagonal[:, None] + diagonal[None, :] - G - G.T, 0.0)
+
+    def winners(self) -> tuple[np.ndarray, np.ndarray]:
+        """Per example and class: the best prototype's number and its score."""
+        n, Q = len(self.label), len(self.classes)
+        number = np.zeros((n, Q), dtype=np.int64)
+        best = np.full((n, Q), -np.inf)
+        for c in range(Q):
+            mine = np.flatnonzero(self.prototype_class == c)
+            number[:, c] = mine[self.scores[:, mine].argmax(axis=1)]
+            best[:, c] = self.scores[np.arange(n), number[:, c]]
+        return number, best
+
+    def margins(self) -> np.ndarray:
+        """Best score of the own class minus the best of the others."""
+        _, best = self.winners()
+        rows = np.arange(len(self.label))
+        own = best[rows, self.label].copy()
+        best[rows, self.label] = -np.inf
+        return own - best.max(axis=1)
+
+
+def prototype_view(model: Any, X: Any, y: Any) -> PrototypeView:
+    """Scores, classes and inner products of a fitted ``MulticlassSVC`` or ``MultiPrototypeSVC``."""
+    if isinstance(model, MulticlassSVC):
+        check_is_fitted(model)
+        scores, label = model._labelled_scores(X, y)
+        prototype_class = np.arange(len(model.classes_))
+    elif isinstance(model, MultiPrototypeSVC):
+        check_is_fitted(model)
+        label = model._class_numbers(X, y)
+        scores = model.prototype_scores(X)
+        prototype_class = model._prototype_class
+    else:
+        raise ValueError(
+            f"model must be a fitted MulticlassSVC or MultiPrototypeSVC, got {model!r}."
+        )
+    products = _products(model, X)
+    constants = np.zeros(len(prototype_class))
+    unit = np.sqrt(model._kernel.offset)
+    if unit > 0.0:
+        intercept = model.intercept_
+        if len(intercept) < len(constants):  # two classes: the difference is stored
+            intercept = np.array([-0.5, 0.5]) * intercept[0]
+        constants = intercept / unit
+    return PrototypeView(scores, label, prototype_class, products, constants, model.classes_)
+
+
+def _products(model: Any, X: Any) -> np.ndarray:
+    """<M_r, M_s> without intercepts, from prototypes or from kernel values of the support."""
+    if model._kernel.is_linear:
+        if isinstance(model, MultiPrototypeSVC):
+            W = model.prototypes_
+        else:
+            W = model.coef_
+            if len(model.classes_) == 2:
+                W = np.concatenate([-0.5 * W, 0.5 * W])
+        G = W @ W.T
+    elif model._kernel.name == "precomputed":
+        K = np.asarray(X, dtype=np.float64)
+        support, tau = model.support_, model.dual_coef_
+        if K.shape[0] != K.shape[1]:
+            raise ValueError(
+                "X must be the square kernel matrix of the training examples: norms of the "
+                "prototypes are computed from it."
+            )
+        G = sum(
+            (tau[rows].T @ (K[np.ix_(support[rows], support)] @ tau))
+            for rows in row_blocks(len(support), 512)
+        )
+    else:
+        plain = model._landmark_model()
+        scores = plain.scores(model.support_vectors_, np.float64, 1) - model.intercept_
+        G = model.dual_coef_.T @ scores
+    return np.asarray(0.5 * (G + G.T))
+
+
+@dataclass(frozen=True)
+class MarginRecord:
+    """Margins and slacks of a fitted machine on examples.
+
+    Attributes
+    ----------
+    classes : (Q,) labels.
+    geometric : (Q, Q)
+        Smallest distance of an example of classes k or l to the border between them (9.1), over
+        the examples that are classified correctly; infinite on the diagonal and where a pair has no
+        such example.
+    closest : (Q, Q)
+        The example at that distance, -1 where there is none.
+    distances : (n, Q)
+        Signed distance of every example to the border between its class and each other class
+        (negative on the wrong side; infinite in the column of its own class).
+    margins : (n,)
+        Score of the own class minus the best of the others: positive means correct.
+    slacks : (n,) or (n, Q)
+        What every example lacks to the margins that the machine asks for.
+    losses : (n,)
+        The machine's loss of every example, before its weight C_i.
+    functional : float
+        d(h), the smallest margin; the data are separated if it is positive.
+    errors : int
+        Examples that are not classified correctly (ties included).
+    """
+
+    classes: np.ndarray
+    geometric: np.ndarray
+    closest: np.ndarray
+    distances: np.ndarray
+    margins: np.ndarray
+    slacks: np.ndarray
+    losses: np.ndarray
+    functional: float
+    errors: int
+
+    def quantiles(self, levels: Any = (0.0, 0.25, 0.5, 0.75, 1.0)) -> dict[str, np.ndarray]:
+        """Quantiles of the margins and of the losses over examples."""
+        return {
+            "margins": np.quantile(self.margins, levels),
+            "losses": np.quantile(self.losses, levels),
+        }
+
+
+def margin_record(model: Any, X: Any, y: Any) -> MarginRecord:
+    """Geometrical margins of every class pair, and margins, slacks and losses of every example.
+
+    Parameters
+    ----------
+    model : MulticlassSVC or MultiPrototypeSVC
+        Fitted.
+    X : array-like or CSR matrix of shape (n_samples, n_features)
+        For a precomputed kernel the training matrix.
+    y : array-like of shape (n_samples,)
+
+    Returns
+    -------
+    MarginRecord
+        ``MulticlassSVC.margins`` refuses examples that are not classified correctly; here they are
+        counted in ``errors`` and left out of ``geometric``.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from polymargin import MulticlassSVC, margin_record
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = MulticlassSVC(C=10.0, random_state=0).fit(X, y)
+    >>> margin_record(model, X, y).geometric.shape
+    (3, 3)
+    """
+    view = prototype_view(model, X, y)
+    number, best = view.winners()
+    rows = np.arange(len(view.label))
+    lead = best[rows, view.label][:, None] - best
+    apart = np.sqrt(view.squared_distances(with_constant=False))
+    here = apart[number[rows, view.label][:, None], number]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        distances = np.where(here > 0.0, lead / here, np.sign(lead) * np.inf)
+    distances[rows, view.label] = np.inf
+    distances[np.isnan(distances)] = 0.0
+    margins = view.margins()
+    right = margins > 0.0
+    geometric, closest = _pairs(distances, view.label, right)
+    slacks, losses = _slacks(model, view, best)
+    return MarginRecord(
+        classes=view.classes,
+        geometric=geometric,
+        closest=closest,
+        distances=distances,
+        margins=margins,
+        slacks=slacks,
+        losses=losses,
+        functional=float(margins.min()),
+        errors=int((~right).sum()),
+    )
+
+
+def _pairs(
+    distances: np.ndarray, label: np.ndarray, right: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Smallest distance over the examples of both classes of a pair, and where it is."""
+    Q = distances.shape[1]
+    smallest, where = np.full((Q, Q), np.inf), np.full((Q, Q), -1)
+    for k in range(Q):
+        mine = np.flatnonzero((label == k) & right)
+        if not len(mine):
+            continue
+        at = distances[mine].argmin(axis=0)
+        smallest[k] = distances[mine[at], np.arange(Q)]
+        where[k] = mine[at]
+        smallest[k, k], where[k, k] = np.inf, -1
+    other = smallest > smallest.T
+    return np.where(other, smallest.T, smallest), np.where(other, where.T, where)
+
+
+def _slacks(model: Any, view: PrototypeView, best: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    if isinstance(model, MulticlassSVC):
+        machine = find_machine(model.machine)
+        return machine.slacks(view.scores, view.label), machine.loss(view.scores, view.label)
+    slack = np.maximum(0.0, 1.0 - view.margins())
+    return slack, slack.copy()

@@ -1,0 +1,1 @@
+"""Solvers of the convex-hull machine (AD-SVM)."""

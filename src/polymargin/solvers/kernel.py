@@ -1,0 +1,405 @@
+"""Kernels: block descent on a working set that starts small, grows by violation and is trimmed.
+
+Only patterns that matter get kernel rows and score updates.  Inside the set every pass looks at all
+scores (cheap) and makes the steps whose gain is above the average of the last pass (a push costs a
+kernel row); outside, scores are computed only at the few full checks.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+from polymargin.compiled.fields import KernelField
+from polymargin.compiled.pattern_descent import (
+    GAIN,
+    GAP,
+    LOSS,
+    MARGIN,
+    OWN,
+    STEPS,
+    VISITS,
+    descend,
+    empty_totals,
+    make_duals,
+    screen,
+    shuffle,
+    wanted,
+)
+from polymargin.problem.problem import OutOfTimeError, Problem, run_blocks
+from polymargin.solvers.barrier import PlainLeap
+from polymargin.solvers.history import History
+from polymargin.solvers.kernel_rows import KernelRows
+from polymargin.solvers.run import (
+    Budget,
+    Deadline,
+    Progress,
+    Solution,
+    Stop,
+    deferred_interrupt,
+    is_not_separable,
+    merit,
+    seed_state,
+    stand_in_cap,
+    values,
+)
+
+__all__ = ["WorkingSet", "solve_kernel"]
+
+# Measured on the four RBF problems of benchmarks/.
+_SHRINK_UNTIL = 0.05
+_SAFETY = 0.9
+_RELAXATION = 1.3
+_TRIM_BELOW = 0.8
+_NEAR = 0.02
+_SINGLE_PRECISION_TOL = 1e-4
+_VISITS_PER_ROW, _THRESHOLD_AGAIN = 8, 0.1  # while rows are scarce: 4 times fewer rows
+
+
+def solve_kernel(
+    problem: Problem,
+    stop: Stop,
+    history: History,
+    start: np.ndarray | None = None,
+    seed: Any = 0,
+    cache_mb: float = 1000.0,
+    deadline: Deadline | None = None,
+) -> Solution:
+    """Block descent on kernel rows.
+
+    Problem card: (1.1)-(1.3) for any kernel.  Rows and scores are float32 down to ``tol`` 1e-4 and
+    float64 below; if the judge finds that float32 was not enough, the run goes on in float64.
+    """
+    single = stop.tol >= _SINGLE_PRECISION_TOL and not problem.is_hard
+    run = WorkingSet(problem, stop, history, start, seed, cache_mb, deadline)
+    with deferred_interrupt(run.progress.deadline):
+        try:
+            run.prepare(np.float32 if single else np.float64)
+            return run.run()
+        except OutOfTimeError:
+            reason = run.progress.deadline.why_end() or "max_time"
+            return run.progress.finish(reason, *run.support())
+
+
+class WorkingSet:
+    """The state of block descent on kernel rows; ``run`` goes to the tolerance."""
+
+    near = _NEAR
+
+    def __init__(
+        self,
+        problem: Problem,
+        stop: Stop,
+        history: History,
+        start: np.ndarray | None,
+        seed: Any,
+        cache_mb: float,
+        deadline: Deadline | None = None,
+    ) -> None:
+        n, R = problem.n_patterns, problem.n_prototypes
+        self.problem = problem
+        self.progress = Progress(problem, stop, history, self.support, deadline)
+        self.cache_mb = cache_mb
+        self.random = seed_state(seed)
+        self.tau = np.zeros((n, R)) if start is None else np.array(start, dtype=np.float64)
+        self.budget = Budget(1000.0)
+        order = np.random.default_rng(int(self.random[0] >> np.uint64(1))).permutation(n)
+        size = min(n, max(500, n // 10, 4 * R))
+        has_weight = self.tau[np.arange(n), problem.own] != 0.0
+        self.first = np.concatenate([np.flatnonzero(has_weight), order[~has_weight[order]][:size]])
+
+    def prepare(self, dtype: Any) -> None:
+        """Start (again) from ``self.tau`` with rows and scores of this dtype."""
+        self.dtype = np.dtype(dtype)
+        self.pool = KernelRows(self.problem, dtype, self.cache_mb, self.progress.deadline.why_end)
+        n, R = self.tau.shape
+        self.inside = np.zeros(n, dtype=bool)
+        self.outside_scores = np.zeros((n, R), dtype=self.dtype)
+        self.F = np.empty((R, 0), dtype=self.dtype)
+        self.rebuild(np.empty((0, R)))
+        self.grow(self.first)
+        if self.tau.any():
+            self.refresh()
+
+    # -- the set -----------------------------------------------------------------------------
+
+    @property
+    def ids(self) -> np.ndarray:
+        return self.pool.ids
+
+    def grow(self, new: np.ndarray) -> None:
+        """The patterns ``new`` join with the scores of the last full check."""
+        if not len(new):
+            return
+        m = len(self.ids)
+        self.pool.grow(new)
+        self.inside[new] = True
+        F = np.empty((self.F.shape[0], len(self.ids)), dtype=self.dtype)
+        F[:, :m] = self.F
+        F[:, m:] = self.outside_scores[new].T
+        self.F = F
+        self.rebuild(np.concatenate([self.duals.tau, self.tau[new]]))
+
+    def rebuild(self, tau: np.ndarray) -> None:
+        self.duals = make_duals(self.problem, self.ids, np.ascontiguousarray(tau))
+        self.queue = np.empty(len(tau), dtype=np.int64)
+        self.everyone = np.arange(len(tau))
+        self.budget.rate = max(self.budget.rate, 1.0 * len(tau))  # a push touches all of them
+
+    def trim(self) -> None:
+        """Patterns without weight and with a comfortable margin leave when they are many."""
+        margins = _margins(self.problem, self.F.T.astype(np.float64), self.ids)
+        has_weight = self.duals.tau[self.everyone, self.duals.own] != 0.0
+        keep = np.flatnonzero(has_weight | ~(margins - 1.0 >= self.near))
+        if not 0 < len(keep) < _TRIM_BELOW * len(self.ids):
+            return
+        self.inside[self.ids] = False
+        self.outside_scores[self.ids] = self.F.T
+        self.pool.keep(keep)
+        self.inside[self.ids] = True
+        self.F = np.ascontiguousarray(self.F[:, keep])
+        self.rebuild(self.duals.tau[keep])
+
+    def refresh(self) -> None:
+        """Scores of the set from its dual variables, free of drift."""
+        self.F = np.ascontiguousarray(self.scores(self.ids).T)
+
+    def scores(self, patterns: np.ndarray) -> np.ndarray:
+        """(k, R) scores of any patterns by the current dual variables."""
+        at = np.arange(len(self.ids))
+        support = np.flatnonzero(self.duals.tau[at, self.duals.own])
+        tau = self.duals.tau[support].astype(self.dtype)
+        out = np.zeros((len(patterns), tau.shape[1]), dtype=self.dtype)
+        if not len(support):
+            return out
+
+        def work(block: slice) -> None:
+            K = self.pool.data.against(patterns[block], support)
+            out[block] = K @ tau
+
+        rows = max(16, 4_000_000 // (self.dtype.itemsize * len(support)))
+        why_end = self.progress.deadline.why_end
+        run_blocks(work, len(patterns), rows, self.problem.n_jobs, why_end)
+        return out
+
+    # -- passes ------------------------------------------------------------------------------
+
+    def hard_cap(self) -> float:
+        return stand_in_cap(self.problem, self.duals.tau)
+
+    def screen(self) -> tuple[int, np.ndarray]:
+        """Queue of the violating patterns of the set and the certificate's sums over it."""
+        totals = empty_totals()
+        shift = np.zeros(len(self.F), dtype=self.dtype)
+        end = screen(
+            self.F, shift, self.everyone, self.duals, self.queue, 0, self.hard_cap(), totals
+        )
+        return end, totals
+
+    def visit(self, end: int, threshold: float) -> np.ndarray:
+        """One pass over the queue in random order; rows that are missing are fetched ahead."""
+        totals = empty_totals()
+        progress = self.progress
+        shuffle(self.queue, end, self.random)
+        if self.pool.capacity < len(self.ids):
+            self.visit_chunks(end, threshold, totals)
+        else:
+            self.descend(self.queue, end, threshold, totals)
+        progress.iterations += 1
+        progress.steps += int(totals[STEPS])
+        progress.work += 1e-9 * (20.0 * totals[VISITS] + totals[STEPS] * len(self.ids))
+        return totals
+
+    def field(self) -> KernelField:
+        pool = self.pool
+        return KernelField(pool.rows, pool.slot, self.F, len(self.ids), pool.used, pool.tick)
+
+    def descend(self, queue: np.ndarray, end: int, threshold: float, totals: np.ndarray) -> None:
+        """Compiled pieces of a pass over a queue."""
+        pool, progress = self.pool, self.progress
+        field, hard_cap = self.field(), self.hard_cap()
+        begin = 0
+        while begin < end:
+            before = totals[VISITS]
+            started = time.perf_counter()
+            begin, end = descend(
+                field,
+                self.duals,
+                queue,
+                begin,
+                end,
+                threshold,
+                _RELAXATION,
+                hard_cap,
+                self.budget.visits,
+                totals,
+            )
+            self.budget.learn(time.perf_counter() - started, totals[VISITS] - before)
+            if begin < end:
+                if progress.why_stop():
+                    break
+                if pool.slot[queue[begin]] < 0:
+                    ahead = min(end, begin + max(1, min(64, pool.capacity // 2)))
+                    pool.fetch(queue[begin:ahead])
+
+    def visit_chunks(self, end: int, threshold: float, totals: np.ndarray) -> None:
+        """Rows are scarce: those of as many patterns as fit, each used for several steps.
+
+        Only patterns that would move now get a row, and while it is there they are visited
+        again, after the others of their chunk.
+        """
+        nothing = np.full_like(self.pool.slot, -1)
+        chunk = np.empty(self.pool.capacity, dtype=np.int64)
+        begin, hard_cap = 0, self.hard_cap()
+        while begin < end:
+            field = self.field()._replace(slot=nothing)
+            begin, end, count = wanted(
+                field, self.duals, self.queue, begin, end, threshold, hard_cap, chunk
+            )
+            self.pool.hold(chunk[:count])
+            self.descend(chunk, count, threshold, totals)
+            again = totals.copy()  # the gains of a pass are those of its first visits
+            for _ in range(_VISITS_PER_ROW - 1):
+                before = again[STEPS]
+                self.descend(chunk, count, _THRESHOLD_AGAIN * threshold, again)
+                if again[STEPS] == before:
+                    break
+            totals[STEPS], totals[VISITS] = again[STEPS], again[VISITS]
+            if self.progress.why_stop():
+                break
+
+    def descend_until(self, target: float) -> bool:
+        """Passes until the gap inside the set is below ``target``; whether anything moved."""
+        threshold = 0.0
+        before = self.progress.steps
+        for _ in range(1000):
+            end, sums = self.screen()
+            if sums[GAP] <= target or end == 0:
+                break
+            totals = self.visit(end, threshold)
+            if totals[STEPS] == 0 and threshold == 0.0:
+                break
+            threshold = totals[GAIN] / len(self.ids) if totals[STEPS] else 0.0
+            if self.progress.why_stop():
+                break
+        return self.progress.steps > before
+
+    # -- the run -----------------------------------------------------------------------------
+
+    def check(self) -> tuple[float, float, float, np.ndarray]:
+        """Primal, dual, gap and the violating patterns outside, most violating first."""
+        self.look_outside()
+        return self.sum_up()
+
+    def look_outside(self) -> None:
+        """Scores of the patterns outside by the current dual variables."""
+        outside = np.flatnonzero(~self.inside)
+        self.outside_scores[outside] = self.scores(outside)
+        self.progress.work += 1e-9 * len(outside) * len(self.ids)
+
+    def sum_up(self) -> tuple[float, float, float, np.ndarray]:
+        """What ``check`` says, by the scores outside as they were last seen."""
+        problem = self.problem
+        _, totals = self.screen()
+        outside = np.flatnonzero(~self.inside)
+        margins = _margins(problem, self.outside_scores[outside].astype(np.float64), outside)
+        slacks = np.maximum(0.0, 1.0 - margins)
+        hard_cap = self.hard_cap()
+        cap = np.where(np.isinf(problem.cap[outside]), hard_cap, problem.cap[outside])
+        loss = totals[LOSS] + float(cap @ slacks)
+        norm2 = float((self.duals.tau * self.F.T).sum())
+        violating = outside[slacks > 0.0]
+        violating = violating[np.argsort(-slacks[slacks > 0.0], kind="stable")]
+        margin = min(totals[MARGIN] + 1.0, margins.min(initial=np.inf))
+        primal, dual = values(problem, norm2, loss, totals[OWN], margin)
+        self.merit = merit(primal, margin, norm2)
+        return primal, dual, totals[GAP] + float(cap @ slacks), violating
+
+    def rescale(self) -> None:
+        """The dual of the hard margin is a cone: go to the best multiple of the point (1.12)."""
+        own = float(self.duals.tau[self.everyone, self.duals.own].sum())
+        norm2 = float((self.duals.tau * self.F.T).sum())
+        if norm2 > 0.0 and own > 0.0:
+            self.duals.tau[:] *= own / norm2
+            self.F *= self.dtype.type(own / norm2)
+
+    def support(self) -> tuple[np.ndarray, np.ndarray]:
+        if not len(self.everyone):  # between two working sets
+            ids = np.flatnonzero(self.tau.any(axis=1))
+            return ids, self.tau[ids]
+        at = np.flatnonzero(self.duals.tau[self.everyone, self.duals.own])
+        at = at[np.argsort(self.ids[at])]
+        return self.ids[at], self.duals.tau[at]
+
+    def run(self) -> Solution:
+        progress, problem, stop = self.progress, self.problem, self.progress.stop
+        gap = float(np.where(np.isinf(problem.cap), 1.0, problem.cap).sum())
+        primal = 0.0
+        refreshed_at = -1
+        idle = 0
+        leap = PlainLeap(problem, progress)
+        while True:
+            target = _SHRINK_UNTIL * gap
+            if not problem.is_hard:
+                target = max(target, _SAFETY * stop.tol * primal)
+            idle = 0 if self.descend_until(target) else idle + 1
+            if problem.is_hard:
+                self.rescale()
+            primal, dual, gap, violating = self.check()
+            relative = progress.record(primal, dual, len(self.ids))
+            support, tau = self.support()
+            progress.keep_if_best(self.merit, self.support)
+            progress.keep_reserve(len(support))
+            if relative <= stop.tol:
+                if not progress.can_judge(len(support)):
+                    return progress.finish("max_time", support, tau)
+                judgement = progress.judged(support, tau)
+                if judgement.certificate.relative_gap <= stop.tol:
+                    return progress.finish("converged", support, tau, judgement)
+                idle = 2  # the judge sees more than these scores show
+            if is_not_separable(problem, dual):
+                return progress.finish("not_separable", support, tau)
+            reason = progress.why_stop()
+            if reason is None and leap.is_worth_it():
+                point = leap.point(dual, float(self.duals.tau.max(initial=0.0)))
+                if point is not None:
+                    self.tau = point
+                    self.first = np.arange(problem.n_patterns)
+                    self.prepare(np.float64)
+                    gap = 0.0
+                    continue
+            if reason is None and (np.isnan(gap) or (idle > 1 and not len(violating))):
+                reason = self.sharpen(refreshed_at)
+                refreshed_at = progress.steps
+                idle = 0
+                if reason is None:
+                    continue
+            if reason is not None:
+                return progress.finish(reason, *self.support())
+            if len(violating) < 0.05 * len(self.ids):
+                self.trim()
+            self.grow(violating[: max(2 * len(self.ids) // 3, 1000)])
+
+    def sharpen(self, refreshed_at: int) -> str | None:
+        """Nothing moves but the gap is open: recompute scores, then go to float64, then give up."""
+        if self.dtype == np.float32:
+            self.tau[:] = 0.0
+            support, tau = self.support()
+            self.tau[support] = tau
+            self.first = np.flatnonzero(self.inside)
+            self.prepare(np.float64)
+            return None
+        if refreshed_at == self.progress.steps:
+            return "stalled"
+        self.refresh()
+        return None
+
+
+def _margins(problem: Problem, scores: np.ndarray, patterns: np.ndarray) -> np.ndarray:
+    """f_own - max over the other classes; the scores are overwritten."""
+    at = np.arange(len(patterns))
+    own_scores = scores[at, problem.own[patterns]].copy()
+    scores[problem.prototype_class[None, :] == problem.label[patterns, None]] = -np.inf
+    return own_scores - scores.max(axis=1, initial=-np.inf)

@@ -1,0 +1,414 @@
+"""The multi-prototype machine: static problems and reassignments in turn, hot to cold.
+
+Problem card (2.1): minimise over prototypes M and assignments a_i (a prototype of the own class)
+
+    E = 1/2 ||M||^2 + sum_i C_i xi_i^{a_i},
+    xi_i^r = max(0, 1 + max_{s of other classes} f_s(x_i) - f_r(x_i)).
+
+For fixed a this is convex (the static problem, solved by the loops for one prototype per class);
+for fixed M the best a_i has the smallest slack.  Annealing (A15) draws assignments at a falling
+temperature with a few passes of descent in between; greedy rounds (A14) follow until no
+reassignment lowers a slack by more than ``tol``; the static problem is certified at the end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from polymargin.certificate.certificate import Energy, energy
+from polymargin.compiled.pattern_descent import empty_totals, screen
+from polymargin.compiled.reassignment import (
+    BEST_LOSS,
+    DRAWN_LOSS,
+    MOVED,
+    OWN_LOSS,
+    OWN_WEIGHT,
+    pulls,
+    reassign,
+)
+from polymargin.problem.annealing import Schedule
+from polymargin.problem.problem import OutOfTimeError, Problem
+from polymargin.solvers.history import AnyCheck, History, OuterCheck
+from polymargin.solvers.prototype_scores import KernelStage, LinearStage
+from polymargin.solvers.run import Deadline, Progress, Solution, Stop
+
+__all__ = ["PrototypeSolution", "solve_prototypes"]
+
+_MOST_SWEEPS = 20  # of the rule "until the energy falls"
+_ROUNDS, _LAST_ROUNDS = 50, 2  # greedy rounds at most, alone and after annealing
+_LARGE = 500_000  # examples times prototypes above which rounds after annealing are few
+_ANNEALED_TOL = 0.01  # of the first static problem after annealing
+_COLD_STEPS, _FEW = 20, 5000  # steps at temperature zero; n / 5000 changes are few
+_ROUGH_TOL, _CLOSER = 0.02, 0.5  # of the first static problem between greedy reassignments, factor
+_SNAPSHOT_SECONDS = 0.5
+_EXCHANGES = 64  # single reassignments that a tiny problem tries one by one
+_GREEDY, _KEEP = 0.0, -1.0  # temperatures: the smallest slack; no reassignment
+
+
+@dataclass
+class PrototypeSolution:
+    """The certified solution of the last static problem, its assignment and whole energy."""
+
+    solution: Solution
+    own: np.ndarray
+    energy: Energy | None
+    is_stationary: bool
+
+
+def solve_prototypes(
+    problem: Problem,
+    stop: Stop,
+    history: History,
+    schedule: Schedule | None,
+    is_static: bool = False,
+    seed: Any = 0,
+    cache_mb: float = 1000.0,
+    deadline: Deadline | None = None,
+) -> PrototypeSolution:
+    """Train from the assignment ``problem.own``, which ends as the one that was found.
+
+    Parameters
+    ----------
+    schedule : Schedule or None
+        Temperatures of the annealing; None goes straight to greedy rounds.
+    is_static : bool
+        Keep the initial assignment.
+    """
+    run = _Alternation(problem, stop, history, schedule, seed, deadline)
+    try:
+        run.begin(cache_mb)
+        # one prototype per class: nothing to assign
+        return run.static() if is_static or problem.has_one_prototype_per_class else run.run()
+    except OutOfTimeError:
+        return run.interrupted(run.deadline.why_end() or "max_time")
+
+
+# -- the alternation ---------------------------------------------------------------------------
+
+
+class _Alternation:
+    def __init__(
+        self,
+        problem: Problem,
+        stop: Stop,
+        history: History,
+        schedule: Schedule | None,
+        seed: Any,
+        deadline: Deadline | None,
+    ) -> None:
+        n = problem.n_patterns
+        self.problem = problem
+        self.stop = stop
+        self.history = history
+        self.schedule = schedule
+        self.deadline = Deadline(stop) if deadline is None else deadline
+        self.seed = seed
+        self.stage: LinearStage | KernelStage
+        self.has_begun = False
+        n_classes = int(problem.prototype_class[-1]) + 1
+        self.first = np.searchsorted(problem.prototype_class, np.arange(n_classes + 1))
+        self.winner = np.empty(n, dtype=np.int64)
+        self.moved = np.empty((n, 2), dtype=np.int64)
+        self.best_energy = np.inf
+        self.best_own = problem.own.copy()
+        self.snapshot: tuple[float, np.ndarray, np.ndarray, np.ndarray] | None = None
+        self.snapshot_at = 0.0
+
+    def begin(self, cache_mb: float) -> None:
+        """Make the stage; kernel rows may take longer than there is time."""
+        problem, stop = self.problem, self.stop
+        if problem.kernel.is_linear:
+            self.stage = LinearStage(problem, stop, self.seed, self.deadline)
+        else:
+            self.stage = KernelStage(problem, stop, self.seed, self.deadline, cache_mb)
+        self.has_begun = True
+
+    # -- one step ----------------------------------------------------------------------------
+
+    def step(self, temperature: float, zeroing: bool = False) -> tuple[int, int]:
+        """Note the energy, reassign, restore, screen; (examples changed, length of the queue).
+
+        A temperature below 0 leaves the assignment alone.
+        """
+        stage = self.stage
+        duals = stage.duals
+        totals, sums = np.zeros(5), empty_totals()
+        norm2, cross = stage.products()
+        moved = queued = 0
+        balance = 0.0 if self.schedule is None else self.schedule.balance
+        pull = pulls(self.problem.own, duals.cap, self.first, balance)
+        for patterns, scores, shift in stage.blocks():
+            end = reassign(
+                scores,
+                shift,
+                patterns,
+                duals,
+                self.first,
+                float(temperature),
+                pull,
+                float(self.stop.tol),
+                stage.random,
+                self.winner,
+                self.moved,
+                moved,
+                totals,
+            )
+            stage.restore(self.moved, moved, end, zeroing)
+            moved = end
+            queued = int(screen(scores, shift, patterns, duals, stage.queue, queued, 0.0, sums))
+        changed = int(totals[MOVED])
+        self.energy_now = 0.5 * norm2 + totals[BEST_LOSS]
+        self.static_now = 0.5 * norm2 + totals[OWN_LOSS]
+        self.drawn_now = 0.5 * norm2 + totals[DRAWN_LOSS]
+        if self.energy_now < self.best_energy:
+            self.best_energy = self.energy_now
+            self.best_own = self.winner.copy()
+        self.note(temperature, norm2, float(totals[OWN_WEIGHT]) - cross, changed, queued)
+        return changed, queued
+
+    def note(
+        self,
+        temperature: float,
+        norm2: float,
+        own: float,
+        changed: int,
+        queued: int,
+    ) -> None:
+        """One line of the history; watchers see the model of this moment."""
+        progress = self.stage.progress
+        primal, dual = self.static_now, own - 0.5 * norm2
+        relative = max(primal - dual, 0.0) / primal if primal > 0.0 else 0.0
+        check = OuterCheck(
+            self.deadline.seconds,
+            progress.iterations,
+            primal,
+            dual,
+            relative,
+            queued,
+            progress.steps,
+            max(temperature, 0.0),
+            self.energy_now,
+            changed,
+        )
+        try:
+            if self.history.record(check, self.stage.support):
+                self.deadline.interrupted = True
+        except KeyboardInterrupt:
+            self.deadline.interrupted = True
+
+    def keep_snapshot(self) -> None:
+        """A copy of the dual point now and then, for a fit that has to end early."""
+        now = self.deadline.seconds
+        if now - self.snapshot_at < _SNAPSHOT_SECONDS:
+            return
+        self.snapshot_at = now
+        if self.snapshot is None or self.energy_now < self.snapshot[0]:
+            support, tau = self.stage.support()
+            self.snapshot = (self.energy_now, self.problem.own.copy(), support, tau)
+
+    # -- the run -----------------------------------------------------------------------------
+
+    def static(self) -> PrototypeSolution:
+        return self.closed(self.stage.settle(self.stop))
+
+    def run(self) -> PrototypeSolution:
+        reason = None
+        if self.schedule is not None:
+            reason = self.anneal() or self.cool()
+        if reason is not None:
+            return self.interrupted(reason)
+        is_large = self.problem.n_patterns * self.problem.n_prototypes > _LARGE
+        last = _LAST_ROUNDS if is_large and self.schedule is not None else _ROUNDS
+        found = self.greedy(last)
+        if found.energy is not None and self.is_worse_than_seen(found.energy.value):
+            end = self.history.checks.pop()  # a history has one end, that of the better run
+            self.go_to(self.best_own)
+            # its static problem comes first: present prototypes would lead away from it
+            found = self.better(found, end, self.greedy(last, reassigns_first=False))
+        return self.exchange(found)
+
+    def better(
+        self, a: PrototypeSolution, end: AnyCheck, b: PrototypeSolution
+    ) -> PrototypeSolution:
+        """The one of the lower energy; the problem keeps its assignment, the history ends with it.
+
+        ``end`` is how the history would have ended with ``a``.
+        """
+        if a.energy is not None and (b.energy is None or not b.energy.value < a.energy.value):
+            last = self.history.checks[-1]
+            a.solution.iterations = last.iteration
+            self.history.checks[-1] = end._replace(
+                seconds=last.seconds, iteration=last.iteration, steps=last.steps
+            )
+            a, b = b, a
+        self.problem.own[:] = b.own
+        return b
+
+    def exchange(self, found: PrototypeSolution) -> PrototypeSolution:
+        """Tiny problems: every single reassignment with its static problem, while one improves."""
+        problem = self.problem
+        first = self.first[problem.label]
+        others = self.first[problem.label + 1] - first - 1
+        if not 0 < others.sum() <= _EXCHANGES:
+            return found
+        improves = True
+        while improves and self.stage.progress.why_stop() is None:
+            improves = False
+            for i in np.flatnonzero(others):
+                for r in range(first[i], first[i] + others[i] + 1):
+                    if r == found.own[i] or found.energy is None:
+                        continue
+                    own = found.own.copy()
+                    own[i] = r
+                    self.go_to(own)
+                    other = self.closed(self.stage.settle(self.stop))
+                    last = self.history.checks.pop()
+                    enough = (1.0 - self.stop.tol) * found.energy.value
+                    if other.energy is not None and other.energy.value < enough:
+                        found, improves = other, True
+                        self.history.checks[-1] = last
+        self.problem.own[:] = found.own
+        return found
+
+    def is_worse_than_seen(self, value: float) -> bool:
+        no_reason = self.stage.progress.why_stop() is None
+        return no_reason and self.best_energy < value * (1.0 - 2.0 * self.stop.tol)
+
+    def anneal(self) -> str | None:
+        """Draw and descend at every temperature; the reason to end early, if there is one."""
+        schedule, stage = self.schedule, self.stage
+        assert schedule is not None
+        sweeps = schedule.sweeps or _MOST_SWEEPS
+        for _ in range(2):  # the initial assignment has its say before the first draw
+            _, queued = self.step(_KEEP)
+            stage.passes(queued, sweeps)
+            reason = stage.progress.why_stop()
+            if reason is not None:
+                return reason
+        for temperature in schedule.temperatures:
+            _, queued = self.step(temperature, schedule.zeroing)
+            if schedule.sweeps:
+                stage.passes(queued, schedule.sweeps)
+            else:
+                self.descend_below(queued)
+            self.keep_snapshot()
+            reason = stage.progress.why_stop()
+            if reason is not None:
+                return reason
+        return None
+
+    def descend_below(self, queued: int) -> None:
+        """Passes until the energy is below that of the draw with the old prototypes (A15)."""
+        drawn = self.drawn_now
+        for _ in range(_MOST_SWEEPS):
+            self.stage.passes(queued, 1)
+            _, queued = self.step(_KEEP)
+            gap = self.history.checks.pop().relative_gap
+            if self.static_now < drawn or gap <= self.stop.tol or queued == 0:
+                break
+            if self.stage.progress.why_stop() is not None:
+                break
+
+    def go_to(self, own: np.ndarray) -> None:
+        """Another assignment, the weights of the examples transferred."""
+        present = self.problem.own
+        at = np.flatnonzero(own != present)
+        duals = self.stage.duals
+        weight = duals.tau[at, present[at]]
+        duals.tau[at, present[at]] = 0.0
+        duals.tau[at, own[at]] = weight
+        self.problem.own[at] = own[at]
+        support, tau = self.stage.support()
+        self.stage.load(support, tau)
+
+    def cool(self) -> str | None:
+        """Temperature zero with a few passes in between: nearly all that greedy rounds would do."""
+        assert self.schedule is not None
+        sweeps = self.schedule.sweeps or _MOST_SWEEPS
+        enough = self.problem.n_patterns // _FEW
+        for _ in range(_COLD_STEPS):
+            changed, queued = self.step(_GREEDY)
+            self.stage.passes(queued, sweeps)
+            reason = self.stage.progress.why_stop()
+            if changed <= enough or reason is not None:
+                return reason
+        return None
+
+    def greedy(self, rounds: int = _ROUNDS, reassigns_first: bool = True) -> PrototypeSolution:
+        """A14: static problems, each solved closer, until no reassignment improves."""
+        rough, closer = (_ROUGH_TOL, _CLOSER) if self.schedule is None else (_ANNEALED_TOL, 0.0)
+        tol = max(self.stop.tol, rough)
+        self.step(_GREEDY if reassigns_first else _KEEP)
+        for _ in range(rounds):
+            solution = self.stage.settle(replace(self.stop, tol=tol))
+            reason = self.stage.progress.why_stop()
+            if reason is not None and solution.judgement.certificate.relative_gap > self.stop.tol:
+                solution.status = reason  # solved as closely as this round asked, not as the user
+            if reason is not None or solution.status != "converged":
+                break
+            changed, _ = self.step(_GREEDY)
+            self.keep_snapshot()
+            if changed == 0 and tol == self.stop.tol:
+                break
+            tol = max(self.stop.tol, closer * tol if changed else self.stop.tol)
+        else:
+            solution = self.stage.settle(self.stop)
+        return self.closed(solution)
+
+    # -- the end -----------------------------------------------------------------------------
+
+    def closed(self, solution: Solution) -> PrototypeSolution:
+        """With the whole energy, as far as the time allows."""
+        progress = Progress(
+            self.problem,
+            self.stop,
+            History(),
+            lambda: (solution.support, solution.tau),
+            self.deadline,
+        )
+        judgement = solution.judgement
+        found = None
+        is_known = self.problem.is_hard or not np.isinf(judgement.certificate.relative_gap)
+        if is_known and progress.can_judge(len(solution.support)):
+            found = energy(
+                self.problem, solution.support, solution.tau, judgement.norm2, judgement.scale
+            )
+        certificate = judgement.certificate
+        self.history.checks.append(
+            OuterCheck(
+                self.deadline.seconds,
+                solution.iterations,
+                certificate.primal,
+                certificate.dual,
+                certificate.relative_gap,
+                len(solution.support),
+                self.stage.progress.steps if self.has_begun else 0,
+                0.0,
+                np.nan if found is None else found.value,
+                0,
+            )
+        )
+        is_stationary = (
+            found is not None
+            and solution.status == "converged"
+            and found.excess <= 2.0 * self.stop.tol
+        )
+        solution.history = self.history
+        return PrototypeSolution(solution, self.problem.own.copy(), found, is_stationary)
+
+    def interrupted(self, reason: str) -> PrototypeSolution:
+        """The better of the present point and the last snapshot, with its certificate."""
+        support, tau = np.empty(0, dtype=np.int64), np.empty((0, self.problem.n_prototypes))
+        if self.snapshot is not None and self.snapshot[0] < self.energy_now:
+            _, own, support, tau = self.snapshot
+            self.problem.own[:] = own
+        elif self.has_begun:
+            support, tau = self.stage.support()
+        quiet = Progress(self.problem, self.stop, History(), lambda: (support, tau), self.deadline)
+        if self.has_begun:
+            before = self.stage.progress
+            quiet.iterations, quiet.steps = before.iterations, before.steps
+        return self.closed(quiet.finish(reason, support, tau))

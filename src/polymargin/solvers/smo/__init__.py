@@ -1,0 +1,1 @@
+"""The SMO-like family of Aiolli and Sperduti (2002)."""

@@ -1,0 +1,1 @@
+"""Model files, and writing files whole or not at all."""
