@@ -104,6 +104,8 @@ class BlockDescent:
         self.b = np.zeros(Q)
         self.takes_all = False
         self.listed: int | None = None  # patterns queued by the last check, if it made the lists
+        # patterns of the blocks, set together with them; None: ``self.V`` alone is the point
+        self.members: np.ndarray | None = None
         self.random = seed_state(seed)
         self.penalty = _PENALTY * float(problem.diagonal.mean()) or 1.0
 
@@ -113,6 +115,7 @@ class BlockDescent:
         """Start (again) from ``self.V`` and ``self.b``."""
         problem = self.problem
         n = problem.n_patterns
+        self.members = None  # time may run out before the new stage has blocks
         self.single = single
         self.stage: LinearStage | KernelStage
         if problem.kernel.is_linear:
@@ -154,16 +157,20 @@ class BlockDescent:
             self.V = V = np.ascontiguousarray(self.V)
         else:
             V = self.V[ids]
-        self.blocks = make_blocks(self.problem, ids, V, extra)
+        self.blocks, self.members = make_blocks(self.problem, ids, V, extra), ids
         self.queue = np.empty(len(ids), dtype=np.int64)
         self.slot = np.empty(len(ids), dtype=np.int64)
         self.outside[:] = True
         self.outside[ids] = False
 
     def variables(self) -> np.ndarray:
-        """(n, Q) signed variables of all patterns."""
-        if hasattr(self, "blocks") and self.blocks.V is not self.V:
-            self.V[self.stage.ids] = self.blocks.V
+        """(n, Q) signed variables of all patterns.
+
+        Right at every look at the clock: a stage that is growing already counts patterns that have
+        no block yet.
+        """
+        if self.members is not None and self.blocks.V is not self.V:
+            self.V[self.members] = self.blocks.V
         return self.V
 
     def support(self) -> tuple[np.ndarray, np.ndarray]:

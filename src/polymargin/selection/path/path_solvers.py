@@ -244,6 +244,7 @@ class _KernelPath(PathSolver):
                 run.start_again(V, None if start is None else start.scores())
             return progress, run.run()
         except OutOfTimeError:
+            self.alive = None  # its rows may be half of what it counts
             return progress, _cut_short(progress, self.deadline, run.support)
 
 
