@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ __all__ = ["Fitted", "blocks", "fit", "folds", "holdout", "sample", "scaled_fit"
 
 _BLOCK = 1 << 16  # rows scaled or predicted together
 _VALIDATION = 0.25
+SHORTEST_FIT = 0.05  # seconds that a fit gets where the clock has run out: max_time must be above 0
 _SUPPORT_BYTES = 16_000_000  # from here on linear models are kept without support vectors
 
 
@@ -78,6 +79,7 @@ class Fitted:
     scaler: Any
     seconds: float
     interrupted: bool = False
+    error: float = float("nan")  # on validation rows, where there were some
 
     @property
     def model(self) -> Any:
@@ -105,19 +107,30 @@ def fit(estimator: Any, X: Any, y: np.ndarray, line: Any) -> bool:
 
 
 def scaled_fit(
-    recipe: Recipe, settings: dict[str, Any], X: Any, y: np.ndarray, rows: np.ndarray | None = None
+    recipe: Recipe,
+    settings: dict[str, Any],
+    X: Any,
+    y: np.ndarray,
+    rows: np.ndarray | None = None,
+    seconds_left: Callable[[], float | None] = lambda: None,
 ) -> Fitted:
-    """Scale X in place and train on all of it, or on some rows."""
+    """Scale X in place and train on all of it, or on some rows.
+
+    ``seconds_left`` is asked once, when the data are ready; None leaves the limit of the recipe.
+    """
     started = time.perf_counter()
     scaler = new_scaler(recipe.scale, X)
     with progress("training") as line:
         if scaler is not None:
             fit_scaler(scaler, X)
             X = scale_in_place(scaler, X)
-        estimator = recipe.estimator(**settings)
-        line.begin_fit(estimator)
         if rows is not None:
             X, y = X[rows], y[rows]
+        left = seconds_left()
+        if left is not None:
+            settings = settings | {"max_time": max(left, SHORTEST_FIT)}
+        estimator = recipe.estimator(**settings)
+        line.begin_fit(estimator)
         say_once(f"training: {recipe.words()}")
         interrupted = fit(estimator, X, y, line)
     return Fitted(estimator, scaler, time.perf_counter() - started, interrupted)

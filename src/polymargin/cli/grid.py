@@ -12,6 +12,7 @@ import numpy as np
 
 from polymargin.cli.common import ToolError, progress, say_once
 from polymargin.cli.fitting import (
+    SHORTEST_FIT,
     Fitted,
     fit,
     fit_scaler,
@@ -55,9 +56,13 @@ class Search:
 
     cells: list[Cell]
     n_train: int
-    n_validation: int
+    validation: np.ndarray  # rows
     fitted: Fitted | None
     interrupted: bool
+
+    @property
+    def n_validation(self) -> int:
+        return len(self.validation)
 
     @property
     def best(self) -> Cell:
@@ -152,10 +157,10 @@ def search(
     fitted = None if runner is None else runner.best
     if not cells or (fitted is None and interrupted):
         raise KeyboardInterrupt
-    if not any(cell.errors for cell in cells):
+    if not interrupted and not any(cell.errors for cell in cells):
         raise ToolError("no setting could be tried: every training part has a single class")
     train, test = splits[0]
-    return Search(cells, len(train), len(test), fitted, interrupted)
+    return Search(cells, len(train), test, fitted, interrupted)
 
 
 class _Runner:
@@ -232,7 +237,8 @@ class _Runner:
         X, y, X_test, y_test = self.data
         changes = dict(cell.settings)
         if self.limit is not None:
-            changes["max_time"] = max(self.limit - (time.perf_counter() - self.started), 0.05)
+            left = self.limit - (time.perf_counter() - self.started)
+            changes["max_time"] = max(left, SHORTEST_FIT)
         estimator = self.recipe.estimator(**changes, **self._threads())
         self.line.begin_fit(estimator, number, total)
         begun = time.perf_counter()
@@ -244,7 +250,7 @@ class _Runner:
             cell.seconds.append(seconds)
             cell.model_bytes = model_bytes(estimator)
         if self.best is None or error < self.best_error:
-            self.best = Fitted(estimator, self.scaler, seconds, interrupted)
+            self.best = Fitted(estimator, self.scaler, seconds, interrupted, error)
             self.best_error = error
         return interrupted
 

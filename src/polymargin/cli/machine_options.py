@@ -223,8 +223,8 @@ def recipe_options(lists: bool = False, machine: str = "MP") -> Callable[[Comman
                      help="Memory for kernel values."),
         click.option("--scale", type=click.Choice(SCALES), default="auto", help="Scaling of the "
                      "features, stored in the model.  Default: standard, for sparse data maxabs."),
-        click.option("--max-time", type=Number(), help="Seconds for training; the best model so "
-                     "far is kept."),
+        click.option("--max-time", type=Number(), help="Seconds for picking C and training; the "
+                     "model that is best on validation rows is kept."),
         click.option("--rows", type=Number(("auto", "all"), whole=True), default="auto",
                      help="Train on a random sample of so many rows.  Default: all, for MP at most "
                      f"{MOST_ROWS}."),

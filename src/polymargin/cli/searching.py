@@ -205,6 +205,8 @@ def _tune(recipe: Recipe, found: Any, n_folds: int | None) -> dict[str, Any]:
     limit = recipe.max_time
     outcome = search(recipe, found.X, found.y, splits, "tuning", limit)
     best = outcome.best
+    if not best.errors:  # Ctrl-C before the first setting was tried to its end
+        raise KeyboardInterrupt
     return {
         "validation": how,
         "results": [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from typing import Any
 
 import click
@@ -106,35 +105,47 @@ def fractional_label(labels: list[str]) -> str | None:
 def train_model(
     recipe: Recipe, found: Any, data: str, output: str | None, record: dict[str, Any], as_json: bool
 ) -> None:
-    """Pick what is left open, train on all rows, write, report."""
-    from polymargin.cli.fitting import sample, scaled_fit, slim
+    """Pick what is left open, train on all rows, write the better model, report.
 
-    started = time.perf_counter()
-    X, y = found.X, found.y
-    settings, choice, part = _pick(recipe, X, y, found.codes)
-    if part is not None:
-        fitted, interrupted = part, True
-    else:
-        if recipe.max_time is not None:
-            left = recipe.max_time - (time.perf_counter() - started)
-            settings = settings | {"max_time": max(left, 0.1)}
-        rows = sample(recipe, found.codes)
-        fitted = scaled_fit(recipe, settings, X, y, rows)
-        record["trained_rows"] = X.shape[0] if rows is None else len(rows)
-        interrupted = fitted.interrupted
-        fitted.estimator.max_time = recipe.max_time
-    seconds = time.perf_counter() - started
+    ``cli/time_plan.py`` has the rule for trainings that are cut short.
+    """
+    from polymargin.cli.fitting import sample, scaled_fit, slim
+    from polymargin.cli.time_plan import Timer, choose_model, final_rows
+
+    timer = Timer(recipe.max_time)
+    X, y, n = found.X, found.y, found.X.shape[0]
+    try:
+        settings, choice, picked = _pick(recipe, X, y, found.codes)
+        final, n_final, is_fair = None, 0, False
+        if picked is None or not (picked.interrupted or timer.is_over):
+            rows = sample(recipe, found.codes)
+            rows, is_fair = final_rows(picked, rows, n, timer.left)
+            n_final = n if rows is None else len(rows)
+            final = scaled_fit(recipe, settings, X, y, rows, lambda: timer.left)
+    except KeyboardInterrupt:
+        say("polymargin: interrupted before there was a model: nothing was written")
+        raise click.exceptions.Exit(INTERRUPTED) from None
+    kept = choose_model(picked, final, X, y, n_final, is_fair)
+    fitted, seconds = kept.fitted, timer.seconds
+    interrupted = (picked is not None and picked.interrupted) or (
+        final is not None and final.interrupted
+    )
+    fitted.estimator.max_time = recipe.max_time
     slim(fitted.estimator)
     name_features(fitted, found)
-    record |= summary(fitted, found, choice, seconds, None if part is not None else X, y)
+    # the training error of a whole table takes time, and X is scaled for the final fit alone
+    shown = X if fitted is final and not timer.is_over else None
+    record |= summary(fitted, found, choice, seconds, shown, y)
+    record |= {"trained_rows": kept.rows, "stage": kept.stage, "interrupted": interrupted}
     if output is not None:
         record |= {"model": output, "model_bytes": write(fitted.model, output, found)}
     if interrupted:
-        kept = f"kept in {output}" if output else "not kept: no -o was given"
-        say(f"interrupted: the best model so far is {kept}")
+        where = f"kept in {output}" if output else "not kept: no -o was given"
+        say(f"interrupted: the best model so far is {where}")
     elif output is None:
         say("no model file was written; name one with -o")
-    record["interrupted"] = interrupted
+    if kept.why:
+        say(kept.words(n))
     emit(record, as_json, lambda: summary_text(record))
     if interrupted:
         raise click.exceptions.Exit(INTERRUPTED)
@@ -143,7 +154,7 @@ def train_model(
 def _pick(
     recipe: Recipe, X: Any, y: Any, codes: Any
 ) -> tuple[dict[str, Any], dict[str, Any] | None, Any]:
-    """Settings for the final fit, how they were picked, and the model of a part if interrupted."""
+    """Settings for the final fit, how they were picked, and the search that did."""
     if not recipe.has_choice:
         return {}, None, None
     from polymargin.cli.grid import choose
@@ -154,7 +165,7 @@ def _pick(
         say(f"{name} = 1: too few rows to pick it by validation (give it with -c)")
         return {name: 1.0}, None, None
     if outcome.interrupted:
-        return {}, None, outcome.fitted
+        return {}, None, outcome
     best = outcome.best
     value = best.settings[name]
     choice = {
@@ -173,7 +184,7 @@ def _pick(
         f"{name} = {value:.4g}, picked from {tried} values by the error on a "
         f"validation part of {outcome.n_validation} rows: {100 * best.error:.2f} %{whole}"
     )
-    return dict(best.settings), choice, None
+    return dict(best.settings), choice, outcome
 
 
 def name_features(fitted: Any, found: Any) -> None:
