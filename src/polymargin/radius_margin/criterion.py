@@ -21,6 +21,7 @@ from polymargin.radius_margin.kernel_points import KernelPoints
 from polymargin.radius_margin.sphere import SphereRun
 from polymargin.solvers.blocks import BlockDescent
 from polymargin.solvers.history import History
+from polymargin.solvers.precision import FLOAT32_PROTOTYPES_TOL, allows_float32
 from polymargin.solvers.run import Deadline, Solution, Stop
 
 __all__ = ["Evaluation", "Sample", "Setting", "WarmStart", "evaluate", "solve_at"]
@@ -198,7 +199,7 @@ def solve_at(
     if start is not None:
         run.b = start.bias - start.bias.mean()
     try:
-        run.prepare(tol >= 5e-4 and not problem.is_hard)
+        run.prepare(allows_float32(problem, tol, FLOAT32_PROTOTYPES_TOL))
         return run.run()
     except OutOfTimeError:
         return run.progress.finish(deadline.why_end() or "max_time", *run.support())

@@ -22,6 +22,7 @@ from polymargin.solvers.blocks import BlockDescent
 from polymargin.solvers.history import History
 from polymargin.solvers.kernel import solve_kernel
 from polymargin.solvers.linear import Sweeps
+from polymargin.solvers.precision import FLOAT32_PROTOTYPES_TOL, allows_float32
 from polymargin.solvers.run import Deadline, Solution, Stop
 
 __all__ = [
@@ -36,7 +37,6 @@ __all__ = [
     "within_caps",
 ]
 
-_SINGLE_PRECISION_TOL = 5e-4
 _GRAM_BLOCK = 256
 
 
@@ -66,7 +66,7 @@ def solve_from(
     if bias is not None and problem.has_free_bias:
         run.b = bias - bias.mean()
     try:
-        run.prepare(stop.tol >= _SINGLE_PRECISION_TOL and not problem.is_hard)
+        run.prepare(allows_float32(problem, stop.tol, FLOAT32_PROTOTYPES_TOL))
         return run.run()
     except OutOfTimeError:
         reason = deadline.why_end() or "max_time"

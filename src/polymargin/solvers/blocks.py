@@ -35,13 +35,21 @@ from polymargin.compiled.pattern_descent import shuffle
 from polymargin.problem.problem import OutOfTimeError, Problem
 from polymargin.solvers.barrier import MachineLeap
 from polymargin.solvers.block_scores import KernelStage, LinearStage, centred, settled
+from polymargin.solvers.costs import (
+    Budget,
+    class_check_seconds,
+    kernel_check_seconds,
+    kernel_pass_seconds,
+    linear_visit_seconds,
+    row_width,
+)
 from polymargin.solvers.history import History
 from polymargin.solvers.linear import CALM, CALM_WITHIN
 from polymargin.solvers.linear_fields import packed_rows, unpack
 from polymargin.solvers.machine_progress import MachineProgress
 from polymargin.solvers.polish import polished, polishing_pays
+from polymargin.solvers.precision import FLOAT32_PROTOTYPES_TOL, allows_float32
 from polymargin.solvers.run import (
-    Budget,
     Deadline,
     Solution,
     Stop,
@@ -55,7 +63,6 @@ __all__ = ["BlockDescent", "solve_machine"]
 
 # Measured on the problems of benchmarks/machines.
 _RELAXATION = 1.4
-_SINGLE_PRECISION_TOL = 5e-4
 _PASSES_PER_CHECK = (20, 80)  # kernels, linear
 _THRESHOLD = 0.8  # kernels: share of the average gain below which a step waits
 _PENALTY = 0.05  # constant kernel of a free intercept, in units of the mean K_ii
@@ -75,7 +82,7 @@ def solve_machine(
     run = BlockDescent(problem, stop, history, start, seed, cache_mb)
     with deferred_interrupt(run.progress.deadline):
         try:
-            run.prepare(stop.tol >= _SINGLE_PRECISION_TOL and not problem.is_hard)
+            run.prepare(allows_float32(problem, stop.tol, FLOAT32_PROTOTYPES_TOL))
             return run.run()
         except OutOfTimeError:
             reason = run.progress.deadline.why_end() or "max_time"
@@ -120,9 +127,7 @@ class BlockDescent:
         self.stage: LinearStage | KernelStage
         if problem.kernel.is_linear:
             self.stage = LinearStage(problem, self.penalty, single)
-            X = problem.rows
-            width = X.nnz / max(n, 1) if hasattr(X, "nnz") else X.shape[1]
-            self.budget = Budget(30.0 + width)
+            self.budget = Budget(30.0 + row_width(problem))
         else:
             dtype = np.float32 if single else np.float64
             self.stage = KernelStage(
@@ -258,8 +263,9 @@ class BlockDescent:
 
     def nominal_cost(self, totals: np.ndarray) -> float:
         if isinstance(self.stage, KernelStage):
-            return 1e-9 * float(20.0 * totals[VISITS] + 3.0 * totals[STEPS] * len(self.stage.ids))
-        return float(totals[VISITS]) * 1e-9 * (30.0 + 0.3 * self.problem.X.shape[1])
+            size = len(self.stage.ids)
+            return kernel_pass_seconds(float(totals[VISITS]), float(totals[STEPS]), size, 3.0)
+        return float(totals[VISITS]) * linear_visit_seconds(self.problem)
 
     def sums(self) -> np.ndarray:
         return settled(self.machine, self.blocks.V, self.blocks.own).sum(axis=0)
@@ -356,10 +362,9 @@ class BlockDescent:
             C = settled(self.machine, blocks.V, blocks.own)
             self.raw_outside = stage.against(outside, C)
             scores[outside] = centred(self.machine, self.raw_outside.astype(np.float64))
-            self.progress.work += 1e-9 * len(outside) * len(stage.ids)
-        else:
-            self.progress.work += 1e-10 * scores.size * problem.X.shape[1]
-        self.progress.work += 3e-4 + 2e-8 * scores.size
+            self.progress.work += kernel_check_seconds(len(outside), len(stage.ids))
+        width = row_width(problem) if problem.kernel.is_linear else 0.0
+        self.progress.work += class_check_seconds(scores.size, width, is_compiled=False)
         reward, ridge = linear_and_ridge(problem, stage.ids, blocks.V)
         found = values_of(problem, scores, norm2, reward, ridge, self.b)
         self.merit = merit(found.primal, found.margin, norm2)
@@ -380,7 +385,7 @@ class BlockDescent:
         norm2 = stage.norm2(self.blocks.V, scores)
         found = np.zeros(2)
         self.listed = int(examine_sums(scores, self.blocks, self.queue, found))
-        self.progress.work += 3e-4 + 1e-10 * scores.size * (problem.X.shape[1] + 20)
+        self.progress.work += class_check_seconds(scores.size, row_width(problem), is_compiled=True)
         primal, dual = 0.5 * norm2 + float(found[0]), float(found[1]) - 0.5 * norm2
         bias = Bias(np.zeros(problem.n_prototypes), 0.0)
         self.merit = merit(primal, np.nan, norm2)

@@ -30,10 +30,11 @@ from polymargin.compiled.pattern_descent import (
 )
 from polymargin.problem.problem import OutOfTimeError, Problem, run_blocks
 from polymargin.solvers.barrier import PlainLeap
+from polymargin.solvers.costs import Budget, kernel_check_seconds, kernel_pass_seconds
 from polymargin.solvers.history import History
 from polymargin.solvers.kernel_rows import KernelRows
+from polymargin.solvers.precision import row_dtype
 from polymargin.solvers.run import (
-    Budget,
     Deadline,
     Progress,
     Solution,
@@ -54,7 +55,6 @@ _SAFETY = 0.9
 _RELAXATION = 1.3
 _TRIM_BELOW = 0.8
 _NEAR = 0.02
-_SINGLE_PRECISION_TOL = 1e-4
 _VISITS_PER_ROW, _THRESHOLD_AGAIN = 8, 0.1  # while rows are scarce: 4 times fewer rows
 
 
@@ -72,11 +72,10 @@ def solve_kernel(
     Problem card: (1.1)-(1.3) for any kernel.  Rows and scores are float32 down to ``tol`` 1e-4 and
     float64 below; if the judge finds that float32 was not enough, the run goes on in float64.
     """
-    single = stop.tol >= _SINGLE_PRECISION_TOL and not problem.is_hard
     run = WorkingSet(problem, stop, history, start, seed, cache_mb, deadline)
     with deferred_interrupt(run.progress.deadline):
         try:
-            run.prepare(np.float32 if single else np.float64)
+            run.prepare(row_dtype(problem, stop.tol))
             return run.run()
         except OutOfTimeError:
             reason = run.progress.deadline.why_end() or "max_time"
@@ -209,7 +208,7 @@ class WorkingSet:
             self.descend(self.queue, end, threshold, totals)
         progress.iterations += 1
         progress.steps += int(totals[STEPS])
-        progress.work += 1e-9 * (20.0 * totals[VISITS] + totals[STEPS] * len(self.ids))
+        progress.work += kernel_pass_seconds(totals[VISITS], totals[STEPS], len(self.ids))
         return totals
 
     def field(self) -> KernelField:
@@ -297,7 +296,7 @@ class WorkingSet:
         """Scores of the patterns outside by the current dual variables."""
         outside = np.flatnonzero(~self.inside)
         self.outside_scores[outside] = self.scores(outside)
-        self.progress.work += 1e-9 * len(outside) * len(self.ids)
+        self.progress.work += kernel_check_seconds(len(outside), len(self.ids))
 
     def sum_up(self) -> tuple[float, float, float, np.ndarray]:
         """What ``check`` says, by the scores outside as they were last seen."""

@@ -31,6 +31,12 @@ from polymargin.compiled.pattern_descent import (
 from polymargin.problem.kernels import dense_scores
 from polymargin.problem.problem import Problem, row_blocks
 from polymargin.solvers.barrier import PlainLeap
+from polymargin.solvers.costs import (
+    Budget,
+    linear_check_seconds,
+    linear_visit_seconds,
+    row_width,
+)
 from polymargin.solvers.history import History
 from polymargin.solvers.linear_fields import (
     FEW,
@@ -40,9 +46,9 @@ from polymargin.solvers.linear_fields import (
     sparse_scores,
     unpack,
 )
+from polymargin.solvers.precision import FLOAT32_PROTOTYPES_TOL, allows_float32
 from polymargin.solvers.remembering import RememberingProgress
 from polymargin.solvers.run import (
-    Budget,
     Deadline,
     Progress,
     Solution,
@@ -78,7 +84,6 @@ _RELAXATION = 1.4
 CALM, CALM_WITHIN = (1.0, 0.7, 0.45, 0.3), 30.0
 _FIRST_BLOCK = 512
 _LARGE = 1e7  # numbers in X
-_SINGLE_PRECISION_TOL = 5e-4
 _WORTH_CASTING = 32
 """Prototypes from which on a float32 copy of a block of rows pays for itself in the product."""
 
@@ -127,18 +132,16 @@ class Sweeps:
         self.is_cold = start is None
         tau = fresh((n, R)) if start is None else np.ascontiguousarray(start, dtype=np.float64)
         self.duals = make_duals(problem, slice(None), tau)
-        self.single = _is_single(problem, stop.tol)
+        self.single = allows_float32(problem, stop.tol, FLOAT32_PROTOTYPES_TOL)
         self.field, self.place = make_field(
             problem, self.single, R, float(np.sqrt(problem.kernel.offset))
         )
         self.queue = np.empty(n, dtype=np.int64)
         self.everyone = np.arange(n)
         self.random = seed_state(seed)
-        is_sparse = sp.issparse(problem.rows)
-        width = problem.rows.nnz / max(n, 1) if is_sparse else problem.X.shape[1]
-        self.visit_cost = 1e-9 * (30.0 + (3.0 if is_sparse else 0.3) * width)
-        self.check_cost = 1e-9 * n * R * (2.0 + 0.1 * width)
-        self.budget = Budget(30.0 + width)
+        self.visit_cost = linear_visit_seconds(problem)
+        self.check_cost = linear_check_seconds(problem)
+        self.budget = Budget(30.0 + row_width(problem))
         self.block = max(256, min(8192, 16384 // R))
         self.latest: tuple[int, float] | None = None
         self.rate: float | None = None
@@ -462,9 +465,3 @@ def _is_large(problem: Problem) -> bool:
     """
     X = problem.rows
     return not sp.issparse(X) and X.size >= _LARGE and 4 * problem.n_prototypes <= X.shape[1]
-
-
-def _is_single(problem: Problem, tol: float) -> bool:
-    """Whether single precision will do for the runner."""
-    in_range = bool((problem.diagonal < 1e30).all())
-    return tol >= _SINGLE_PRECISION_TOL and not problem.is_hard and in_range

@@ -18,6 +18,7 @@ from polymargin.solvers.history import History
 from polymargin.solvers.kernel import WorkingSet, solve_kernel
 from polymargin.solvers.linear import Sweeps
 from polymargin.solvers.linear_fields import unpack
+from polymargin.solvers.precision import row_dtype
 from polymargin.solvers.run import Deadline, Progress, Solution, Stop
 
 __all__ = ["KernelStage", "LinearStage"]
@@ -96,7 +97,7 @@ class KernelStage:
         self.cache_mb = cache_mb
         self.set = WorkingSet(problem, stop, History(), None, seed, cache_mb, deadline)
         self.set.first = np.arange(problem.n_patterns)
-        self.set.prepare(np.float32 if stop.tol >= 1e-4 else np.float64)
+        self.set.prepare(row_dtype(problem, stop.tol))
         self.random = self.set.random
 
     @property

@@ -12,7 +12,6 @@ from types import FrameType
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from polymargin.certificate.certificate import (
     Certificate,
@@ -23,6 +22,7 @@ from polymargin.certificate.certificate import (
     separated_primal,
 )
 from polymargin.problem.problem import Problem
+from polymargin.solvers.costs import judge_seconds
 from polymargin.solvers.history import AnyCheck, Check, History, Snapshot
 
 __all__ = ["HARD_MARGIN_LIMIT", "Deadline", "Progress", "Solution", "Stop", "deferred_interrupt"]
@@ -278,36 +278,7 @@ def is_not_separable(problem: Problem, dual: float) -> bool:
     return bool((diagonal <= 0.0).any() or dual * float(diagonal.max()) > HARD_MARGIN_LIMIT)
 
 
-def judge_seconds(problem: Problem, n_support: int) -> float:
-    """About what the certificate costs: scores of all patterns against the support, in float64."""
-    X = problem.X
-    n, width = X.shape
-    if sp.issparse(X):
-        width = int(10 * X.nnz / max(n, 1))
-    if problem.kernel.is_linear:
-        return 0.0  # one product with the data, as every check
-    if problem.kernel.name == "precomputed":
-        width = 1
-    slow = 3.0 if problem.kernel.function is not None else 1.0
-    return slow * n * n_support * (width / 8e9 + 4e-9) / max(problem.n_jobs, 1)
-
-
 def seed_state(seed: Any) -> np.ndarray:
     """State of the compiled generator from a NumPy seed (never zero)."""
     word = np.random.SeedSequence(seed).generate_state(1, np.uint64)
     return np.where(word == 0, np.uint64(1), word)
-
-
-class Budget:
-    """How many variables a compiled call may visit: Python must look up several times a second."""
-
-    def __init__(self, nanoseconds_per_visit: float) -> None:
-        self.rate = nanoseconds_per_visit
-
-    @property
-    def visits(self) -> int:
-        return max(256, int(0.8e8 / self.rate))
-
-    def learn(self, seconds: float, visits: float) -> None:
-        if visits > 2000:
-            self.rate = max(1.0, 0.5 * (self.rate + 1e9 * seconds / visits))

@@ -23,16 +23,14 @@ from polymargin.solvers.kernel import WorkingSet
 from polymargin.solvers.linear import Sweeps
 from polymargin.solvers.linear_fields import set_prototypes
 from polymargin.solvers.machine_progress import MachineProgress
+from polymargin.solvers.precision import FLOAT32_PROTOTYPES_TOL, allows_float32, row_dtype
 from polymargin.solvers.remembering import Memory, RememberingProgress
 from polymargin.solvers.run import Deadline, Progress, Solution, Stop
 
 __all__ = ["PathSolver", "make_solver"]
 
-_SINGLE_PRECISION_TOL = 1e-4
 _COPIED = 1 << 28  # bytes of X up to which checks work on a float32 copy
 _NEAR = 0.2  # examples that stay in the working set of the next solve
-
-
 _KEPT = 3  # points: the one that a solve returns may not be the last that was judged
 
 
@@ -224,7 +222,7 @@ class _KernelPath(PathSolver):
     alive: _LastingSet | None = None
 
     def run(self, stop: Stop, V: np.ndarray | None, start: Mixture | None) -> tuple[Any, Solution]:
-        dtype = np.float32 if stop.tol >= _SINGLE_PRECISION_TOL else np.float64
+        dtype = row_dtype(self.problem, stop.tol)
         fresh = self.alive is None or self.alive.dtype != dtype
         run: WorkingSet
         if fresh:
@@ -259,7 +257,7 @@ class _MachinePath(PathSolver):
 
     def run(self, stop: Stop, V: np.ndarray | None, start: Mixture | None) -> tuple[Any, Solution]:
         problem = self.problem
-        single = stop.tol >= _SINGLE_PRECISION_TOL
+        single = allows_float32(problem, stop.tol, FLOAT32_PROTOTYPES_TOL)
         stays = self.has_gram or problem.kernel.is_linear
         run = self.alive if stays else None
         if run is None:

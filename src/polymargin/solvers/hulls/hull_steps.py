@@ -17,8 +17,8 @@ from polymargin.certificate.hull_gap import centred_prototypes, hull_coefficient
 from polymargin.compiled.pair_steps import BUDGET, DONE, MISSING, descend_pairs, list_active
 from polymargin.problem.problem import row_blocks
 from polymargin.problem.scoring import linear_scores
+from polymargin.solvers.costs import Budget
 from polymargin.solvers.kernel_rows import KernelRows
-from polymargin.solvers.run import Budget
 
 if TYPE_CHECKING:
     from polymargin.solvers.hulls.hulls import HullRun

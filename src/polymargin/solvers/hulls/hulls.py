@@ -21,6 +21,7 @@ from polymargin.certificate.hull_gap import (
 )
 from polymargin.compiled.pair_steps import most_violating
 from polymargin.problem.problem import OutOfTimeError, Problem
+from polymargin.solvers.costs import judge_seconds
 from polymargin.solvers.history import Check, History
 from polymargin.solvers.hulls.free_weights import FACE_LIMIT, descend_on_face
 from polymargin.solvers.hulls.hull_interior_point import INTERIOR_LIMIT, interior_point
@@ -33,7 +34,7 @@ from polymargin.solvers.hulls.hull_steps import (
     RowDescent,
     Source,
 )
-from polymargin.solvers.run import Deadline, Stop, deferred_interrupt, judge_seconds
+from polymargin.solvers.run import Deadline, Stop, deferred_interrupt
 
 __all__ = ["HullSolution", "solve_hulls"]
 

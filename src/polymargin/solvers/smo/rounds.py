@@ -31,10 +31,11 @@ from polymargin.compiled.smo_selection import (
 )
 from polymargin.compiled.smo_steps import CODES, FIXED_POINT
 from polymargin.problem.problem import OutOfTimeError, Problem
+from polymargin.solvers.costs import Budget
 from polymargin.solvers.history import History, PatternCheck
+from polymargin.solvers.precision import row_dtype
 from polymargin.solvers.prototypes import PrototypeSolution
 from polymargin.solvers.run import (
-    Budget,
     Deadline,
     Progress,
     Solution,
@@ -54,7 +55,6 @@ __all__ = ["EMPTY_ROUNDS", "solve_patterns", "solve_static"]
 EMPTY_ROUNDS = 1000
 """A log threshold that selects nothing in so many rounds in a row ends the run: "stalled"."""
 
-_SINGLE_PRECISION_TOL = 1e-4
 _CHECKS_PER_PASS = 20  # history has about so many entries for n optimised patterns
 _FEWEST_STEPS, _MOST_STEPS = 20, 250  # between two entries
 _REFRESH_AFTER = 50  # times n propagations: scores are computed anew
@@ -157,9 +157,8 @@ class _Rounds:
         self.progress = PatternProgress(problem, stop, history, self.support, deadline)
         tau = np.zeros((n, R)) if start is None else np.array(start, dtype=np.float64)
         self.duals = make_duals(problem, slice(None), tau)
-        single = stop.tol >= _SINGLE_PRECISION_TOL and not problem.is_hard
         capacity = row_capacity(n, cache_mb, options.cache_rows)
-        self.cache = RowCache(problem, np.float32 if single else np.float64, capacity)
+        self.cache = RowCache(problem, row_dtype(problem, stop.tol), capacity)
         self.F = np.zeros((R, n))
         self.values = np.zeros(n)
         self.random = seed_state(seed)
