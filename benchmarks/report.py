@@ -124,6 +124,11 @@ class Report:
         own = [Table("", "", self.columns, self.rows)] if self.columns else []
         return own + self.tables
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no table has a row."""
+        return not any(table.rows for table in self.parts)
+
     def measure(
         self,
         cases: Sequence[Any],
@@ -226,10 +231,14 @@ def as_json(report: Report, facts: Mapping[str, Any], options: Options) -> str:
 
 
 def publish(report: Report, facts: Mapping[str, Any], options: Options) -> None:
-    """Print the table; write the Markdown, JSON and PNG files."""
+    """Print the table; write the Markdown, JSON and PNG files.
+
+    A run that lacks rows is written beside the whole results, not over them.
+    """
     print("\n" + as_text(report), flush=True)
     options.output.mkdir(parents=True, exist_ok=True)
-    stem = f"quick-{report.name}" if options.quick else report.name
+    part = "quick-" if options.quick else "partial-" if report.missing else ""
+    stem = f"{part}{report.name}"
     chart = _draw(report, options.output / f"{stem}.png")
     _write(options.output / f"{stem}.json", as_json(report, facts, options))
     _write(options.output / f"{stem}.md", as_markdown(report, facts, options, chart))
@@ -237,8 +246,6 @@ def publish(report: Report, facts: Mapping[str, Any], options: Options) -> None:
 
 
 def _draw(report: Report, path: Path) -> Path | None:
-    if not any(table.rows for table in report.parts):
-        return None
     if not is_available():
         print(f"no chart: matplotlib is not installed ({install_command('plots')})")
         return None

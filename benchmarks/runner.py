@@ -35,7 +35,10 @@ BENCHMARKS: dict[str, Callable[[Options], Report]] = {
 
 
 def run(names: Sequence[str], options: Options) -> int:
-    """Run the named benchmarks, write their reports, and return the exit code (always 0)."""
+    """Run the named benchmarks and write their reports; exit code 1 if one measured nothing.
+
+    A benchmark whose data are all absent writes nothing: earlier results stay.
+    """
     machine.require_one_thread()
     facts = machine.facts()
     print(machine.describe(facts), flush=True)
@@ -43,10 +46,13 @@ def run(names: Sequence[str], options: Options) -> int:
     for name in names:
         print(f"\n== {name}", flush=True)
         report = BENCHMARKS[name](options)
-        publish(report, facts, options)
+        if report.is_empty:
+            print(f"{name}: nothing measured, nothing written", flush=True)
+        else:
+            publish(report, facts, options)
         reports.append(report)
     _summarise(reports)
-    return 0
+    return int(any(report.is_empty for report in reports))
 
 
 def _summarise(reports: Sequence[Report]) -> None:

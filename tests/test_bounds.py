@@ -5,6 +5,9 @@ import pytest
 from conftest import make_overlapping, make_separable
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from polymargin import (
     MulticlassSVC,
@@ -206,3 +209,15 @@ def test_pictures():
     slack = SlackDistributionDisplay.record(model, X, y)
     np.testing.assert_allclose(slack.losses, model.slacks(X, y))
     assert slack.plot().ax_.get_yscale() == "log"
+
+
+@pytest.mark.parametrize("display", [PairMarginsDisplay, SlackDistributionDisplay])
+def test_pictures_of_a_pipeline(display):
+    """The margins are those of the features that reach the machine."""
+    X, y = make_overlapping()
+    whole = make_pipeline(StandardScaler(), MulticlassSVC(random_state=0)).fit(X, y)
+    alone = display.record(whole[-1], whole[0].transform(X), y)
+    search = GridSearchCV(whole, {"multiclasssvc__C": [1.0]}, cv=2).fit(X, y)
+    for model in (whole, search):
+        for name, values in vars(display.record(model, X, y)).items():
+            np.testing.assert_allclose(values, getattr(alone, name))

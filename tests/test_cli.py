@@ -11,7 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_iris, load_wine
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import polymargin
 from polymargin.cli import main
@@ -124,6 +129,105 @@ def test_label_that_numbers_the_rows(broken):
     assert said.count("warning: the label column 'target' has 38 different values") == 1
     assert "greater than 50%" not in said
     invoke("train", broken(label_table(["a", "b", "c"])), "-m", "CS", "-c", 1)
+
+
+@pytest.mark.parametrize("names", [["a", "b", "target"], [*(f"f{k}" for k in range(40)), "target"]])
+def test_label_that_is_not_there(broken, names):
+    """The message shows the last columns, among which the label usually is, and the closest."""
+    path = broken(",".join(names) + "\n" + ",".join("1" * len(names)) + "\n")
+    line = refused("train", path, "--label", "targets")
+    assert f"{len(names)} columns" in line
+    assert line.endswith("target")
+    assert "did you mean 'target'?" in line
+    assert len(line) < 400
+
+
+# -- models of other kinds ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["around", "inside", "frozen", "search"])
+def test_calibrated_model(home, tmp_path, iris, kind):
+    X, y = iris
+    machine = polymargin.MulticlassSVC(random_state=0)
+    model = make_pipeline(StandardScaler(), machine)
+    if kind == "frozen":
+        model = CalibratedClassifierCV(FrozenEstimator(model.fit(X, y)))
+    elif kind == "inside":
+        model = make_pipeline(StandardScaler(), CalibratedClassifierCV(machine, cv=3))
+    else:
+        model = CalibratedClassifierCV(model, cv=3)
+    if kind == "search":
+        model = GridSearchCV(model, {"method": ["sigmoid"]}, cv=2)
+    path = tmp_path / "calibrated"
+    polymargin.save(model.fit(X, y), path)
+    text = invoke("info", path).stdout
+    assert "None" not in text
+    assert "Crammer-Singer, linear kernel, probabilities calibrated (sigmoid)" in text
+    assert "% above the best possible objective" in text
+    assert "StandardScaler" in text
+    lines = invoke("predict", path, home / "plain.csv", "--scores", "-q").stdout.splitlines()
+    assert lines[0] == "label," + ",".join(f"probability_{label}" for label in SPECIES)
+    found = np.array([line.split(",")[1:] for line in lines[1:]], dtype=float)
+    np.testing.assert_allclose(found, model.predict_proba(X), rtol=1e-12)
+    record = json.loads(
+        invoke("predict", path, home / "plain.csv", "--scores", "--json", "-q").stdout
+    )
+    np.testing.assert_allclose(record["probabilities"], model.predict_proba(X), rtol=1e-12)
+
+
+def test_one_value_of_eta(home, tmp_path):
+    """The relative value that is tried is called so, beside the value that it means."""
+    result = invoke("train", home / "iris.csv", "-m", "HULL", "-o", tmp_path / "m")
+    model = polymargin.load(tmp_path / "m").steps[-1][1]
+    assert model.eta_scale == "relative"
+    words = f"{model.eta_:.4g} (relative eta {model.eta:.4g})"
+    assert words in result.stdout
+    assert f"relative eta = {model.eta:.4g}, picked" in result.stderr
+    text = invoke("info", tmp_path / "m").stdout
+    assert words in text
+    assert "eta=" not in text
+
+
+# -- output that cannot be written, labels beyond double precision -------------------------------
+
+
+@pytest.mark.parametrize("options", [[], ["--scores"], ["--scores", "--json"]])
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("place", ["/dev/full", "limit"])
+def test_full_disk_of_standard_output(home, tmp_path, options, unbuffered, place):
+    """Cut output is never exit code 0: one line, exit code 1."""
+    resource = pytest.importorskip("resource")
+    if place == "/dev/full" and not os.path.exists(place):
+        pytest.skip("no /dev/full")
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))
+
+    command = ["-m", "polymargin", "predict", "-q", *options]
+    with open(tmp_path / "out" if place == "limit" else place, "wb") as out:
+        done = subprocess.run(
+            [sys.executable, *command, str(home / "plain"), str(home / "plain.csv")],
+            stdout=out,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
+            preexec_fn=limit if place == "limit" else None,
+            check=False,
+        )
+    assert done.returncode == 1, done
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert done.stderr.startswith("polymargin: error: ")
+
+
+def test_labels_beyond_double_precision(tmp_path):
+    """2**53 and its neighbour are two classes also when a model is evaluated."""
+    first, second = 2**53, 2**53 + 1
+    path = tmp_path / "large.csv"
+    path.write_text("".join(f"{k % 2 + 0.1 * (k % 3)},{first + k % 2}\n" for k in range(20)))
+    invoke("train", path, "-m", "CS", "-c", 10, "-o", tmp_path / "m", "-q")
+    record = json.loads(invoke("evaluate", tmp_path / "m", path, "--json", "-q").stdout)
+    assert record["classes"] == [first, second]
+    assert record["confusion_matrix"] == [[10, 0], [0, 10]]
 
 
 # -- help, usage, completion -------------------------------------------------------------------

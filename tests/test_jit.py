@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 
 import numba
+import numpy as np
+import pytest
 
 import polymargin
 from polymargin.compiled import jit as _jit
@@ -50,6 +52,32 @@ def test_cache_that_cannot_be_written(tmp_path):
     obstacle.write_text("")
     result = run(COMPILE_ONE_KERNEL, POLYMARGIN_CACHE_DIR=str(obstacle))
     assert result.stdout.split() == ["[", "0.75", "-0.75]"]
+
+
+@pytest.mark.parametrize("damage", ["truncated", "random", "one bit", "empty", "a folder"])
+@pytest.mark.parametrize("ending", ["nbi", "nbc"])
+def test_damaged_cache_is_compiled_again(tmp_path, damage, ending):
+    """And mended, so that the next run finds it whole."""
+    run(COMPILE_ONE_KERNEL, POLYMARGIN_CACHE_DIR=str(tmp_path))
+    for path in tmp_path.rglob(f"*.{ending}"):
+        content = bytearray(path.read_bytes())
+        if damage == "truncated":
+            path.write_bytes(content[: len(content) // 2])
+        elif damage == "random":
+            path.write_bytes(np.random.default_rng(0).bytes(len(content)))
+        elif damage == "one bit":
+            content[len(content) // 2] ^= 16
+            path.write_bytes(content)
+        elif damage == "empty":
+            path.write_bytes(b"")
+        else:
+            path.unlink()
+            path.mkdir()
+    again = run(COMPILE_ONE_KERNEL, POLYMARGIN_CACHE_DIR=str(tmp_path))
+    assert again.stdout.split() == ["[", "0.75", "-0.75]"]
+    assert again.stderr.count("compiling") == 1
+    if damage != "a folder":
+        assert run(COMPILE_ONE_KERNEL, POLYMARGIN_CACHE_DIR=str(tmp_path)).stderr == ""
 
 
 def test_no_home_directory(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import math
 import os
@@ -46,16 +47,10 @@ class Tool(click.Group):
             extra["standalone_mode"] = standalone_mode
             return _click_main(self, *args, **extra)
         _said.clear()
+        _buffer_output()
         with _short_warnings():
             code = self._run(*args, **extra)
-        try:
-            sys.stdout.flush()
-        except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        except OSError as error:
-            ToolError(_of_os(error)).show()
-            code = 1
-        sys.exit(code)
+        sys.exit(_flush_output(code))
 
     def _run(self, *args: Any, **extra: Any) -> int:
         try:
@@ -74,6 +69,30 @@ class Tool(click.Group):
                 raise
             ToolError(one_line(error)).show()
             return 1
+
+
+def _buffer_output() -> None:
+    """Standard output behind a buffer also with ``PYTHONUNBUFFERED``.
+
+    A raw stream may write a part of a text, as on a disk that becomes full, and raises nothing.
+    """
+    stream = sys.stdout
+    if isinstance(getattr(stream, "buffer", None), io.RawIOBase):
+        raw = io.FileIO(stream.fileno(), "w", closefd=False)
+        sys.stdout = io.TextIOWrapper(io.BufferedWriter(raw), stream.encoding, stream.errors)
+
+
+def _flush_output(code: int) -> int:
+    """The exit code once standard output is written; 1 where that fails, told in one line."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        # what is left must not be written, and fail, once more when the interpreter ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if code == 0 and not isinstance(error, BrokenPipeError):
+            ToolError(f"standard output: {_of_os(error)}").show()
+            return 1
+    return code
 
 
 def one_line(error: BaseException) -> str:

@@ -14,10 +14,39 @@ __all__ = ["certificate_words", "model_record", "model_text"]
 
 
 def parts_of(model: Any) -> tuple[Any, Any]:
-    """The classifier of a model and what stands before it, if anything."""
-    if hasattr(model, "steps"):
-        return model.steps[-1][1], model.steps[0][1] if len(model.steps) > 1 else None
-    return model, None
+    """The classifier of a model and what stands before it, if anything.
+
+    Of a calibrated model, which may hold one classifier per fold, it is the one with the largest
+    duality gap: what is said of that one holds for all.
+    """
+    scaler = None
+    while True:
+        if hasattr(model, "steps"):
+            scaler = scaler or (model.steps[0][1] if len(model.steps) > 1 else None)
+            model = model.steps[-1][1]
+        elif hasattr(model, "calibrated_classifiers_"):
+            copies = [one.estimator for one in model.calibrated_classifiers_]
+            model = max(copies, key=_gap)
+        elif hasattr(model, "best_estimator_") and not hasattr(model, "intercept_"):
+            model = model.best_estimator_
+        elif type(model).__name__ == "FrozenEstimator":
+            model = model.estimator
+        else:
+            return model, scaler
+
+
+def _gap(model: Any) -> float:
+    certificate = getattr(parts_of(model)[0], "certificate_", None)
+    return 0.0 if certificate is None else float(certificate.relative_gap)
+
+
+def calibration_of(model: Any) -> dict[str, Any] | None:
+    """Method and number of classifiers of a calibrated model; None of any other."""
+    while hasattr(model, "steps") or hasattr(model, "best_estimator_"):
+        model = model.steps[-1][1] if hasattr(model, "steps") else model.best_estimator_
+    if not hasattr(model, "calibrated_classifiers_"):
+        return None
+    return {"method": model.method, "classifiers": len(model.calibrated_classifiers_)}
 
 
 def model_record(model: Any) -> dict[str, Any]:
@@ -32,6 +61,7 @@ def model_record(model: Any) -> dict[str, Any]:
         "classes": getattr(classifier, "classes_", np.empty(0)),
         "n_features": getattr(model, "n_features_in_", None),
         "parameters": _parameters(classifier),
+        "calibration": calibration_of(model),
     }
     if hasattr(classifier, "prototype_classes_"):
         record["n_prototypes"] = len(classifier.prototype_classes_)
@@ -101,6 +131,8 @@ def title_of(record: dict[str, Any]) -> str:
     from polymargin.cli.machine_options import MACHINES
 
     kernel = f"{record['kernel']} kernel"
+    if record.get("calibration") is not None:
+        kernel += f", probabilities calibrated ({record['calibration']['method']})"
     if "n_prototypes" in record:
         alive = f", {record['n_alive']} of {record['n_prototypes']} prototypes in use"
         return f"{MACHINES['MP']}, {kernel}{alive}"
@@ -116,6 +148,26 @@ def labels_text(labels: Any) -> str:
     return shown + (", ..." if len(labels) > 10 else "")
 
 
+def eta_words(record: dict[str, Any]) -> str:
+    """The eta of a convex-hull machine, and where it comes from if it was given relatively."""
+    given = record["parameters"]
+    relative = f" (relative eta {given['eta']:.4g})" if given["eta_scale"] == "relative" else ""
+    return f"{record['eta']:.4g}{relative}"
+
+
+def _parameter_words(record: dict[str, Any]) -> str:
+    told = ("eta", "eta_scale") if "eta" in record else ()
+    return ", ".join(f"{k}={v}" for k, v in record["parameters"].items() if k not in told)
+
+
+def _copies_row(record: dict[str, Any]) -> list[list[str]]:
+    calibration = record.get("calibration")
+    if calibration is None or calibration["classifiers"] == 1:
+        return []
+    number = calibration["classifiers"]
+    return [["classifiers", f"{number}, one per fold; what follows is of the one least exact"]]
+
+
 def model_text(record: dict[str, Any], header: dict[str, Any]) -> str:
     """What ``info`` prints."""
     names = header.get("feature_names")
@@ -124,8 +176,11 @@ def model_text(record: dict[str, Any], header: dict[str, Any]) -> str:
         ["classes", f"{len(record['classes'])}: {labels_text(record['classes'])}"],
         ["features", str(record["n_features"]) + ("" if not names else f": {labels_text(names)}")],
         ["scaling", record["scale"] or "none"],
+        *_copies_row(record),
         ["certificate", certificate_words(record)],
     ]
+    if "eta" in record:
+        rows.append(["eta", eta_words(record)])
     if "energy" in record:
         rows.append(["energy", f"{record['energy']:.8g}"])
     if "n_support" in record:
@@ -133,7 +188,7 @@ def model_text(record: dict[str, Any], header: dict[str, Any]) -> str:
     if "prediction_bytes" in record:
         rows.append(["for prediction", size_text(record["prediction_bytes"])])
     rows += [
-        ["parameters", ", ".join(f"{k}={v}" for k, v in record["parameters"].items())],
+        ["parameters", _parameter_words(record)],
         [
             "file",
             f"format {header['format']}, written by polymargin {header['library']}, "

@@ -109,7 +109,9 @@ def _nested(
                 return errors, picked, True
             errors += outcome.best.errors
             picked.append(settings[name])
-            say(f"fold {len(errors)}: {name} {settings[name]:.4g}, error {100 * errors[-1]:.2f} %")
+            scale = "relative " if settings.get("eta_scale") == "relative" else ""
+            value = f"{scale}{name} {settings[name]:.4g}"
+            say(f"fold {len(errors)}: {value}, error {100 * errors[-1]:.2f} %")
     except KeyboardInterrupt:
         return errors, picked, True
     return errors, picked, False
@@ -240,7 +242,9 @@ def _final(recipe: Recipe, found: Any, best: dict[str, Any], output: str) -> dic
 
 def _tune_text(record: dict[str, Any]) -> str:
     names = [name for name in record["best"] if name != "eta_scale"]
-    rows = [[*names, "error %", "seconds", "size"]]
+    is_relative = record["best"].get("eta_scale") == "relative"
+    titles = ["relative eta" if name == "eta" and is_relative else name for name in names]
+    rows = [[*titles, "error %", "seconds", "size"]]
     for cell in record["results"]:
         error = "-" if cell["error"] is None else f"{100 * cell['error']:.2f}"
         is_best = all(cell[name] == record["best"][name] for name in names)

@@ -180,8 +180,9 @@ def _pick(
     parts = outcome.n_train + outcome.n_validation
     whole = "" if parts == X.shape[0] else f" (from {parts} of {X.shape[0]} rows)"
     tried = sum(bool(cell.errors) for cell in outcome.cells)
+    scale = "relative " if best.settings.get("eta_scale") == "relative" else ""
     say(
-        f"{name} = {value:.4g}, picked from {tried} values by the error on a "
+        f"{scale}{name} = {value:.4g}, picked from {tried} values by the error on a "
         f"validation part of {outcome.n_validation} rows: {100 * best.error:.2f} %{whole}"
     )
     return dict(best.settings), choice, outcome
@@ -228,13 +229,13 @@ def summary(
 
 def summary_text(record: dict[str, Any]) -> str:
     """The same for people."""
-    from polymargin.cli.describe import certificate_words, title_of
+    from polymargin.cli.describe import certificate_words, eta_words, title_of
 
     rows = [["model", title_of(record)]]
     if record.get("C") is not None:
         rows.append(["C", f"{record['C']:.4g}"])
     elif "eta" in record:
-        rows.append(["eta", f"{record['eta']:.4g}"])
+        rows.append(["eta", eta_words(record)])
     if record.get("picked") is not None:
         rows.append(["validation error", f"{100 * record['picked']['validation_error']:.2f} %"])
     if "training_error" in record:

@@ -31,8 +31,10 @@ _BLOCK = 1 << 14
 
 def rows_for(model: Any, X: Any, rows: slice) -> Any:
     """Some rows; dense where the model's scaler centres them."""
+    from polymargin.cli.describe import parts_of
+
     part = X[rows]
-    first = model.steps[0][1] if hasattr(model, "steps") else model
+    first = parts_of(model)[1]
     centres = getattr(first, "with_mean", False) or type(first).__name__ == "MinMaxScaler"
     return part.toarray() if hasattr(part, "nnz") and centres else part
 
@@ -42,11 +44,20 @@ def outputs(model: Any, X: Any, scores: bool) -> Iterator[tuple[Any, Any]]:
     from polymargin.cli.fitting import blocks
 
     n = X.shape[0]
+    score = getattr(model, _score_method(model)) if scores else None
     with progress("predicting") as line:
         for rows in blocks(n, _BLOCK):
             part = rows_for(model, X, rows)
-            yield model.predict(part), model.decision_function(part) if scores else None
+            yield model.predict(part), score(part) if score is not None else None
             line.set(rows.stop, n)
+
+
+def _score_method(model: Any) -> str:
+    """The decision function, or the probabilities of a calibrated model, which has none."""
+    for name in ("decision_function", "predict_proba"):
+        if hasattr(model, name):
+            return name
+    raise ToolError("--scores: the model has neither scores nor probabilities")
 
 
 @click.command(short_help="Labels of the rows of DATA.")
@@ -55,7 +66,8 @@ def outputs(model: Any, X: Any, scores: bool) -> Iterator[tuple[Any, Any]]:
 @click.option("-o", "--output", metavar="FILE", help="Where the labels go.  Default: standard "
               "output.")  # fmt: skip
 @click.option("--scores", is_flag=True, help="Also the score of every class, as CSV with a header "
-              "(two classes: one score, of the second minus the first).")  # fmt: skip
+              "(two classes: one score, of the second minus the first; calibrated models: "
+              "probabilities).")  # fmt: skip
 @data_options
 @output_options
 def predict(
@@ -102,8 +114,10 @@ def _text_lines(model: Any, X: Any, scores: bool) -> Iterator[str]:
 
 
 def score_names(model: Any) -> list[str]:
-    """Headings of the scores."""
+    """Headings of the scores, or of the probabilities that a calibrated model has instead."""
     classes = model.classes_.tolist()
+    if _score_method(model) == "predict_proba":
+        return [f"probability_{label}" for label in classes]
     return [f"score_{classes[1]}"] if len(classes) == 2 else [f"score_{label}" for label in classes]
 
 
@@ -119,7 +133,8 @@ def _json_lines(model: Any, X: Any, scores: bool) -> Iterator[str]:
     record: dict[str, Any] = {"command": "predict", "classes": model.classes_.tolist()}
     record["labels"] = labels
     if scores:
-        record["scores"] = values
+        is_probability = _score_method(model) == "predict_proba"
+        record["probabilities" if is_probability else "scores"] = values
     yield json.dumps(record, ensure_ascii=False) + "\n"
 
 

@@ -3,12 +3,17 @@
 Numba keys its on-disk cache on the file of the *caller* only, so a changed callee in another file
 would silently run old machine code.  Here the cache directory itself carries a hash of every
 compiled source file, of the versions and of the bounds-check flag (which Numba's key leaves out).
+
+Every file in it carries a checksum.  A damaged file counts as absent: the function is compiled
+again and the file replaced.  What cannot be written is not kept; the fit goes on.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
+import pickle
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +21,7 @@ from typing import Any, TypeVar
 
 import numba
 from numba.core import event
+from numba.core.caching import IndexDataCacheFile
 
 __all__ = ["FASTMATH", "cache_directory", "inlined", "jit"]
 
@@ -59,6 +65,49 @@ def _writable_cache() -> str | None:
     return str(directory)
 
 
+class _CheckedCacheFile(IndexDataCacheFile):
+    """Numba's index and data files with a SHA-256 in front; files that do not match are ignored.
+
+    Numba itself raises whatever unpickling a damaged file raises, and would run damaged code.
+    """
+
+    _DIGEST = hashlib.sha256().digest_size
+
+    def save(self, key: Any, data: Any) -> None:
+        """Keep compiled code, if it can be written."""
+        with contextlib.suppress(OSError):
+            super().save(key, data)
+
+    def _load_index(self) -> dict[Any, str]:
+        try:
+            version, stamp, overloads = self._read(self._index_path)
+        except OSError:
+            return {}
+        is_current = version == self._version and stamp == self._source_stamp
+        return overloads if is_current else {}
+
+    def _save_index(self, overloads: dict[Any, str]) -> None:
+        self._write(self._index_path, (self._version, self._source_stamp, overloads))
+
+    def _load_data(self, name: str) -> Any:
+        return self._read(self._data_path(name))
+
+    def _save_data(self, name: str, data: Any) -> None:
+        self._write(self._data_path(name), data)
+
+    def _read(self, path: str) -> Any:
+        content = Path(path).read_bytes()
+        digest, payload = content[: self._DIGEST], content[self._DIGEST :]
+        if hashlib.sha256(payload).digest() != digest:
+            raise OSError(f"{path} is damaged")
+        return pickle.loads(payload)
+
+    def _write(self, path: str, content: Any) -> None:
+        payload = self._dump(content)
+        with self._open_for_write(path) as file:
+            file.write(hashlib.sha256(payload).digest() + payload)
+
+
 class _Announcer(event.Listener):
     """Says once, on stderr, that polymargin compiles: the first fit takes seconds, not more."""
 
@@ -100,13 +149,20 @@ def inlined(function: Function) -> Function:
     return _compiled(function, forceinline=True)
 
 
+def _checked(dispatcher: Any) -> Any:
+    cache = dispatcher._cache
+    stamp = cache._impl.locator.get_source_stamp()
+    cache._cache_file = _CheckedCacheFile(cache.cache_path, cache._impl.filename_base, stamp)
+    return dispatcher
+
+
 def _compiled(function: Function, **more: Any) -> Function:
     options = {"nogil": True, "fastmath": set(FASTMATH), **more}
     if _CACHE is not None:
         before = numba.config.CACHE_DIR
         numba.config.CACHE_DIR = _CACHE
         try:
-            return numba.njit(cache=True, **options)(function)
+            return _checked(numba.njit(cache=True, **options)(function))
         except (RuntimeError, OSError):
             pass
         finally:

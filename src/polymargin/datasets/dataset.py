@@ -88,7 +88,7 @@ class Dataset:
 def _key(value: Any) -> str:
     """One spelling for 1, '1', '+1' and '1.0'; text stays as it is."""
     text = str(value)
-    return str(int(float(text))) if _INTEGER.match(text) else text
+    return str(int(text.partition(".")[0])) if _INTEGER.match(text) else text
 
 
 def label_values(texts: Sequence[str]) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import difflib
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -227,12 +228,20 @@ def _find_column(
     if names is not None and str(which) in names:
         return names.index(str(which))
     if not re.fullmatch(r"-?\d+", str(which)):
-        known = "it has no header" if names is None else f"it has {', '.join(names[:12])}"
+        known = "it has no header" if names is None else _known_columns(str(which), names)
         raise source.error(f"has no column {which!r} ({option}); {known}")
     number = int(which)
     if not -n_columns <= number < n_columns:
         raise source.error(f"has {n_columns} columns, so there is no column {number} ({option})")
     return number % n_columns
+
+
+def _known_columns(which: str, names: list[str]) -> str:
+    """Names like the one asked for, then the names that there are, the last ones among them."""
+    like = difflib.get_close_matches(which, names, 1)
+    meant = f"did you mean {like[0]!r}? " if like else ""
+    shown = names if len(names) <= 12 else [*names[:8], "...", *names[-3:]]
+    return f"{meant}it has {len(names)} columns: {', '.join(shown)}"
 
 
 # -- rows --------------------------------------------------------------------------------------

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from polymargin.estimators.inspection import dissect, model_space
 from polymargin.estimators.multi_prototype import MultiPrototypeSVC
 from polymargin.estimators.multiclass import MulticlassSVC
 from polymargin.problem.machines import find_machine
@@ -184,7 +186,8 @@ def margin_record(model: Any, X: Any, y: Any) -> MarginRecord:
     Parameters
     ----------
     model : MulticlassSVC or MultiPrototypeSVC
-        Fitted.
+        Fitted; or a Pipeline or search that ends in one, whose margins are those of the features
+        that reach the machine.
     X : array-like or CSR matrix of shape (n_samples, n_features)
         For a precomputed kernel the training matrix.
     y : array-like of shape (n_samples,)
@@ -204,6 +207,9 @@ def margin_record(model: Any, X: Any, y: Any) -> MarginRecord:
     >>> margin_record(model, X, y).geometric.shape
     (3, 3)
     """
+    if isinstance(model, Pipeline) or hasattr(model, "best_estimator_"):
+        parts = dissect(model)
+        model, X = parts.last, model_space(parts, X)
     view = prototype_view(model, X, y)
     number, best = view.winners()
     rows = np.arange(len(view.label))

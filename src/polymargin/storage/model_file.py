@@ -59,6 +59,7 @@ _SKLEARN: dict[str, frozenset[str]] = {
     "decomposition": _names("PCA TruncatedSVD"),
     "feature_extraction": _names("TfidfTransformer DictVectorizer"),
     "feature_selection": _names("VarianceThreshold"),
+    "frozen": _names("FrozenEstimator"),
     "impute": _names("SimpleImputer"),
     "isotonic": _names("IsotonicRegression"),
     "metrics": _names("_PassthroughScorer"),
