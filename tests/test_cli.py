@@ -783,7 +783,7 @@ def tiny_disk(tmp_path):
     """A file system of 8 kB."""
     folder = tmp_path / "tiny"
     try:
-        mounted(folder, "size=8k")
+        mounted(folder, "size=4k")
     except FileNotFoundError:
         pytest.skip("there is no mount command")
     yield folder

@@ -238,3 +238,9 @@ def test_links_and_devices(saved, iris, tmp_path):
     polymargin.load(saved)
     polymargin.save(model, os.devnull)
     assert not os.path.isfile(os.devnull)
+
+
+def test_a_transformer_alone(iris, tmp_path):
+    scaler = StandardScaler().fit(iris[0])
+    polymargin.save(scaler, tmp_path / "m")
+    np.testing.assert_array_equal(polymargin.load(tmp_path / "m").mean_, scaler.mean_)

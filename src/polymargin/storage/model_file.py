@@ -3,7 +3,9 @@
 A file is: magic, format version, length of the header, header (JSON), payload (skops), SHA-256 of
 all bytes before it.  The header can be read without touching the payload.  The payload is read only
 if the checksum is right, every loader and every type in it stands on the lists below, and skops
-itself finds nothing else in it: no code of the file ever runs.
+itself finds nothing else in it: no code of the file ever runs.  How much memory it may take is
+limited before it is unpacked, and what was loaded is checked: every array has the shape, the range
+and the finite numbers that prediction trusts.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ from typing import Any
 import polymargin
 from polymargin.exceptions import ModelFileError
 from polymargin.storage.atomic import atomic_file
+from polymargin.storage.model_checks import check_model
+from polymargin.storage.model_payload import nodes, repacked, unpacked_bytes
 
 __all__ = ["FORMAT_VERSION", "load", "read_header", "save"]
 
@@ -28,7 +32,19 @@ FORMAT_VERSION = 1
 _FRONT = struct.Struct("<12sIQ")
 _DIGEST = 32
 _LONGEST_HEADER = 1 << 28
-_BOMB_BYTES, _BOMB_RATIO = 1 << 30, 300
+_LEAST_LIMIT, _LIMIT_RATIO = 1 << 26, 100
+"""What ``load`` unpacks unless told: 64 MiB, or 100 times the file; ``save`` stays below it."""
+
+
+_HEADER: dict[str, Any] = {
+    "library": str | None,
+    "labels": list | None,
+    "estimator": list | None,
+    "n_features": int | None,
+    "feature_names": list | None,
+    "label_name": str | None,
+    "zero_based": bool | None,
+}
 
 
 def _names(text: str) -> frozenset[str]:
@@ -151,8 +167,9 @@ def _payload(model: Any) -> bytes:
     import skops.io as skops
 
     try:
-        payload = skops.dumps(model, compression=zipfile.ZIP_DEFLATED, compresslevel=1)
-    except (TypeError, ValueError, AttributeError, NotImplementedError) as error:
+        check_model(model)
+        payload = _packed(skops.dumps(model))
+    except (TypeError, ValueError, AttributeError, NotImplementedError, LookupError) as error:
         raise ModelFileError(f"model: cannot be stored: {_one_line(error)}") from error
     stranger = _stranger(payload)
     if stranger is not None:
@@ -160,7 +177,20 @@ def _payload(model: Any) -> bytes:
             f"model: {stranger} is not on the list of what a model file may hold; store the parts "
             "that are, or use another format for this model."
         )
-    return bytes(payload)
+    return payload
+
+
+def _packed(dumped: bytes) -> bytes:
+    """Packed, unless that is so good that ``load`` would take it for an attack."""
+    payload = repacked(dumped, zipfile.ZIP_DEFLATED)
+    most = _limit(len(payload))
+    if unpacked_bytes(payload, most) > most:
+        payload = repacked(dumped, zipfile.ZIP_STORED)
+    return payload
+
+
+def _limit(size: int) -> int:
+    return max(_LEAST_LIMIT, _LIMIT_RATIO * size)
 
 
 def _parts(model: Any) -> list[Any]:
@@ -205,12 +235,15 @@ def _plain(value: Any) -> Any:
 # -- loading -----------------------------------------------------------------------------------
 
 
-def load(path: str | os.PathLike[str]) -> Any:
+def load(path: str | os.PathLike[str], max_bytes: int | None = None) -> Any:
     """The model that ``save`` wrote.
 
     Parameters
     ----------
     path : str or path-like
+    max_bytes : int or None, default=None
+        The most that the file may unpack to; more is refused before it is unpacked.  None is
+        64 MiB or 100 times the size of the file, whichever is more, below which ``save`` stays.
 
     Returns
     -------
@@ -220,12 +253,13 @@ def load(path: str | os.PathLike[str]) -> Any:
     Raises
     ------
     ModelFileError
-        If the file is no model file, is newer than this library, is truncated or changed, or holds
-        a type that is not on the list of what may be loaded.
+        If the file is no model file, is newer than this library, is truncated or changed, unpacks
+        to more than ``max_bytes``, holds a type that is not on the list of what may be loaded, or
+        arrays that contradict each other.
     OSError
         If the file cannot be read.
     """
-    return read_model(path)[0]
+    return read_model(path, max_bytes)[0]
 
 
 def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -233,22 +267,44 @@ def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
     return _decode(Path(path))[0]
 
 
-def read_model(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any]]:
+def read_model(
+    path: str | os.PathLike[str], max_bytes: int | None = None
+) -> tuple[Any, dict[str, Any]]:
     """The model and the header of its file."""
     header, payload = _decode(Path(path))
-    stranger = _stranger(payload)
-    if stranger is not None:
-        raise ModelFileError(
-            f"{path}: holds {stranger}, which is not on the list of what a model file may hold; "
-            "refused."
-        )
     import skops.io as skops
 
     try:
+        _check_size(path, payload, max_bytes)
+        stranger = _stranger(payload)
+        if stranger is not None:
+            raise ModelFileError(
+                f"{path}: holds {stranger}, which is not on the list of what a model file may "
+                "hold; refused."
+            )
         named = skops.get_untrusted_types(data=payload)
-        return skops.loads(payload, trusted=[n for n in named if _is_known(n)]), header
+        model = skops.loads(payload, trusted=[n for n in named if _is_known(n)])
+        check_model(model)
+    except ModelFileError:
+        raise
     except Exception as error:  # whatever a strange payload makes of the loader
         raise ModelFileError(f"{path}: the model cannot be restored: {_one_line(error)}") from error
+    return model, header
+
+
+def _check_size(path: Any, payload: bytes, max_bytes: int | None) -> None:
+    try:
+        most = _limit(len(payload)) if max_bytes is None else max_bytes
+        size = unpacked_bytes(payload, most)
+    except Exception as error:  # damaged archives make zipfile and zlib raise errors of many kinds
+        raise ModelFileError(
+            f"{path}: holds no readable skops archive ({_one_line(error)}); refused."
+        ) from error
+    if size > most:
+        raise ModelFileError(
+            f"{path}: {len(payload)} bytes would unpack to {size} or more, above the limit of "
+            f"{most}; if you trust the file, load it with a larger max_bytes."
+        )
 
 
 def _decode(path: Path) -> tuple[dict[str, Any], bytes]:
@@ -278,30 +334,24 @@ def _decode(path: Path) -> tuple[dict[str, Any], bytes]:
         header["file_bytes"] = len(data)
     except (ValueError, TypeError, RecursionError) as error:
         raise ModelFileError(changed) from error
+    wrong = [name for name, kinds in _HEADER.items() if not isinstance(header.get(name), kinds)]
+    if wrong:
+        raise ModelFileError(
+            f"{path}: is damaged: {wrong[0]} of its header is not what it should be."
+        )
     return header, data[body:-_DIGEST]
 
 
 def _stranger(payload: bytes) -> str | None:
     """The first loader or type in the payload that is on none of the lists, in words."""
-    try:
-        with zipfile.ZipFile(io.BytesIO(payload)) as archive:
-            total = sum(member.file_size for member in archive.infolist())
-            if total > _BOMB_BYTES and total > _BOMB_RATIO * len(payload):
-                return f"{total} bytes packed into {len(payload)}"
-            todo = [json.loads(archive.read("schema.json"))]
-    except (zipfile.BadZipFile, KeyError, ValueError, OSError, RecursionError) as error:
-        return f"no readable skops archive ({_one_line(error)})"
-    while todo:
-        node = todo.pop()
-        if isinstance(node, list):
-            todo += node
-        elif isinstance(node, dict):
-            todo += node.values()
-            if "__loader__" in node:
-                if node["__loader__"] not in _LOADERS:
-                    return f"a {str(node['__loader__'])[:40]} ({_name_of(node)})"
-                if not _is_known(_name_of(node)):
-                    return f"the type {_name_of(node)}"
+    with zipfile.ZipFile(io.BytesIO(payload)) as archive:
+        schema = json.loads(archive.read("schema.json"))
+    for node in nodes(schema):
+        if "__loader__" in node:
+            if str(node["__loader__"]) not in _LOADERS:
+                return f"a {str(node['__loader__'])[:40]} ({_name_of(node)})"
+            if not _is_known(_name_of(node)):
+                return f"the type {_name_of(node)}"
     return None
 
 
