@@ -5,6 +5,8 @@ import io
 import json
 import os
 import struct
+import subprocess
+import sys
 import zipfile
 
 import numpy as np
@@ -244,3 +246,25 @@ def test_a_transformer_alone(iris, tmp_path):
     scaler = StandardScaler().fit(iris[0])
     polymargin.save(scaler, tmp_path / "m")
     np.testing.assert_array_equal(polymargin.load(tmp_path / "m").mean_, scaler.mean_)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="processes are asked for by signal 0")
+def test_what_a_killed_save_left_behind_is_removed_by_the_next(saved, iris):
+    code = """
+import os, signal, sys
+from polymargin.storage.atomic import atomic_file
+with atomic_file(sys.argv[1]) as file:
+    file.write(b"half")
+    file.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    before = saved.read_bytes()
+    subprocess.run([sys.executable, "-c", code, str(saved)], check=False)
+    assert len(os.listdir(saved.parent)) == 2
+    assert saved.read_bytes() == before
+    with model_files.atomic_file(saved) as slow:  # alive: stays
+        slow.write(b"whole")
+        polymargin.save(MulticlassSVC(random_state=0).fit(*iris), saved)
+        assert len(os.listdir(saved.parent)) == 2
+    assert os.listdir(saved.parent) == [saved.name]
+    assert saved.read_bytes() == b"whole"

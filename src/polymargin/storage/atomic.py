@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import platform
+import re
 import stat
 import tempfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -15,7 +18,10 @@ __all__ = ["atomic_file"]
 
 @contextlib.contextmanager
 def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """A binary file that appears under its name only when all of it is written and on disk."""
+    """A binary file that appears under its name only when all of it is written and on disk.
+
+    What processes that were killed left behind on the way to the same name is removed first.
+    """
     target = Path(os.path.realpath(path))
     if target.is_dir():
         raise IsADirectoryError(f"{path}: is a folder; name a file in it.")
@@ -23,7 +29,9 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         with open(target, "wb") as device:  # a device or a pipe cannot be replaced
             yield device
         return
-    handle, name = tempfile.mkstemp(prefix=f".{target.name[:80]}.", dir=target.parent)
+    _remove_stale(target)
+    start = f"{_start(target)}{os.getpid()}."
+    handle, name = tempfile.mkstemp(".part", start, dir=target.parent)
     temporary = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -37,6 +45,34 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             temporary.unlink()
         raise
     _sync_folder(target.parent)
+
+
+def _start(target: Path) -> str:
+    """How names of temporary files begin: their target and this machine; the process follows."""
+    return f".{target.name[:80]}.{zlib.crc32(platform.node().encode()):08x}-"
+
+
+def _remove_stale(target: Path) -> None:
+    """Remove temporary files of this target whose process, on this machine, is no more."""
+    if os.name != "posix":  # elsewhere a process cannot be asked for without disturbing it
+        return
+    pattern = re.compile(re.escape(_start(target)) + r"(\d+)\.[^.]*\.part")
+    with contextlib.suppress(OSError):
+        for name in os.listdir(target.parent):
+            match = pattern.fullmatch(name)
+            if match and not _is_alive(int(match[1])):
+                with contextlib.suppress(OSError):
+                    (target.parent / name).unlink()
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:  # it belongs to somebody else
+        return True
+    return True
 
 
 def _mode(target: Path) -> int:
