@@ -219,7 +219,7 @@ class _Scores:
     """Scores (R, k) of blocks of training examples by a dual point, in float64.
 
     Linear: ``W`` are the prototypes (the centre included), ``norm2`` is ||M - M_0||^2 and ``cross``
-    is <M - M_0, M_0>, both without the centre ||M||^2 and 0.
+    is ⟨M - M_0, M_0⟩, both without the centre ||M||^2 and 0.
     """
 
     def __init__(self, problem: Problem, support: np.ndarray, tau: np.ndarray) -> None:

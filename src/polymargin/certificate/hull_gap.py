@@ -44,7 +44,7 @@ class HullJudgement:
     certificate : Certificate
         ``primal`` is f(u) of (7.1), ``dual`` the value of (7.4) at W = Q (v_k - c).
     gradient : (n,) g of (7.5), or None where there was no time to compute it.
-    centre_offset : (Q,) <v_k - c, c>, what (7.3) subtracts.
+    centre_offset : (Q,) ⟨v_k - c, c⟩, what (7.3) subtracts.
     threshold : (Q,) mu_k of (7.6).
     """
 
@@ -227,7 +227,7 @@ def _checked_value(problem: Problem, value: float, u: np.ndarray, support: np.nd
 def _scorer(
     problem: Problem, support: np.ndarray, tau: np.ndarray
 ) -> Callable[[slice | np.ndarray], np.ndarray]:
-    """Scores <v_k - c, phi(x)> of chosen training examples."""
+    """Scores ⟨v_k - c, phi(x)⟩ of chosen training examples."""
     X, zero = problem.X, np.zeros(problem.n_prototypes)
     if problem.kernel.is_linear:
         W = centred_prototypes(problem, support, tau)

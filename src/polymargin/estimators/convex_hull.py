@@ -64,7 +64,7 @@ class ConvexHullSVC(LargeMarginClassifier):
         f(u) = sum_{m<l} ||v_m - v_l||^2,   v_k = sum_{i in class k} u_i phi(x_i),
         sum_{i in class k} u_i = 1,   0 <= u_i <= eta * sample_weight_i,
 
-    and predicts argmax_k s_k(x) with s_k(x) = <v_k - c, phi(x) - c>, c the mean of the prototypes.
+    and predicts argmax_k s_k(x) with s_k(x) = ⟨v_k - c, phi(x) - c⟩, c the mean of the prototypes.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class ConvexHullSVC(LargeMarginClassifier):
         Kernel parameters as in ``MulticlassSVC``.
     offset : {"center", "kkt"}, default="center"
         "center" measures from the mean of the prototypes, as published.  "kkt" subtracts the
-        optimality thresholds instead: s_k(x) = <v_k - c, phi(x)> - mu_k / (2 Q), for two classes
+        optimality thresholds instead: s_k(x) = ⟨v_k - c, phi(x)⟩ - mu_k / (2 Q), for two classes
         the bias of the nu-SVM.
     eta_scale : {"absolute", "relative"}, default="absolute"
         "relative" reads eta in (0, 1] on a log scale from the smallest feasible value to 1, so that

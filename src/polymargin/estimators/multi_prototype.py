@@ -49,7 +49,7 @@ class MultiPrototypeSVC(PrototypeTrainer):
     prototype of its class,
 
         E = 1/2 sum_r ||M_r||^2 + sum_i C_i xi_i^{a_i},
-        xi_i^r = max(0, 1 + max_{s of other classes} f_s(x_i) - f_r(x_i)),  f_r(x) = <M_r, phi(x)>.
+        xi_i^r = max(0, 1 + max_{s of other classes} f_s(x_i) - f_r(x_i)),  f_r(x) = ⟨M_r, phi(x)⟩.
 
     Prediction is the class of the prototype that scores highest: piecewise linear borders at the
     price of a few inner products.  The problem is not convex: assignments are annealed from a

@@ -37,7 +37,7 @@ class MulticlassSVC(TunedClassifier):
     The Crammer-Singer machine ("cs") minimises, over one prototype M_r per class,
 
         P = 1/2 sum_r ||M_r||^2 + sum_i C_i xi_i,
-        xi_i = max(0, 1 + max_{r != y_i} f_r(x_i) - f_{y_i}(x_i)),   f_r(x) = <M_r, phi(x)>,
+        xi_i = max(0, 1 + max_{r != y_i} f_r(x_i) - f_{y_i}(x_i)),   f_r(x) = ⟨M_r, phi(x)⟩,
 
     with C_i = C * sample_weight_i * class_weight_{y_i}.  Prediction is argmax_r f_r(x).  The other
     machines have one slack per rival class: "ww" (Weston-Watkins) asks f_{y_i} - f_r >= 1 - xi_ir,
@@ -60,7 +60,7 @@ class MulticlassSVC(TunedClassifier):
         counted by their sample_weight.  An array is one width per feature (rbf only).
         "radius-margin" as for C (rbf and poly; a linear kernel has no width to tune).
     degree, coef0 : float, default=3, 0.0
-        poly: (gamma <x, z> + coef0)^degree; sigmoid: tanh(gamma <x, z> + coef0).
+        poly: (gamma ⟨x, z⟩ + coef0)^degree; sigmoid: tanh(gamma ⟨x, z⟩ + coef0).
     intercept : {"auto", "none", "penalized", "free"}, default="auto"
         "penalized" adds ``intercept_scaling**2`` to the kernel, so that every prototype has a
         constant term that is regularised like the rest; "free" is an unpenalised intercept of sum

@@ -31,7 +31,7 @@ _LARGEST_BYTES = 2_000_000_000  # of dense vectors; an ONNX file holds no more
 class ExportModel:
     """A fitted model reduced to what prediction needs.
 
-    With z the scaled features, prototype r scores f_r(x) = <v_r, z> + b_r, or with a kernel
+    With z the scaled features, prototype r scores f_r(x) = ⟨v_r, z⟩ + b_r, or with a kernel
     f_r(x) = sum_i t_ir kappa(v_i, z) + b_r.  A class scores what its best prototype does; of two
     classes the first always scores 0 and the second the difference, which is
     ``decision_function``.  The label is that of the highest score, the first among equals.

@@ -128,7 +128,7 @@ def radius_margin_bound(
     gamma : float, "scale", "auto" or array of shape (n_features,), default="scale"
         An array is one width per feature, exp(-sum_f gamma_f (x_f - z_f)^2), rbf only.
     degree, coef0 : float, default=3, 0.0
-        poly: (gamma <x, z> + coef0)^degree.
+        poly: (gamma ⟨x, z⟩ + coef0)^degree.
     sample_weight : array-like of shape (n_samples,) or None
         C_i = C * weight_i; examples without weight are left out.
     tol : float, default=1e-9

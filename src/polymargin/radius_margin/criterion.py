@@ -312,7 +312,7 @@ def _rbf_slope(points: KernelPoints, at: Evaluation, J: float, R2: float) -> Any
 
 
 def _poly_slopes(points: KernelPoints, at: Evaluation, J: float, R2: float) -> tuple[float, float]:
-    """d/dlog gamma and d/dcoef0 of (gamma <x, z> + coef0)^degree."""
+    """d/dlog gamma and d/dcoef0 of (gamma ⟨x, z⟩ + coef0)^degree."""
     A, S = _weights_of_values(at, J, R2)
     kernel, n = points.kernel, points.n_points
     assert points.norms is not None

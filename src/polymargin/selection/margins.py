@@ -33,7 +33,7 @@ class PrototypeView:
         Prototype scores of the examples, intercepts included.
     label : (n,) class numbers.
     prototype_class : (R,) class of each prototype.
-    products : (R, R) <M_r, M_s> without intercepts.
+    products : (R, R) ⟨M_r, M_s⟩ without intercepts.
     constants : (R,)
         The constant feature's weight in each prototype (penalised intercept; else 0).
     classes : (Q,) labels.
@@ -106,7 +106,7 @@ def prototype_view(model: Any, X: Any, y: Any) -> PrototypeView:
 
 
 def _products(model: Any, X: Any) -> np.ndarray:
-    """<M_r, M_s> without intercepts, from prototypes or from kernel values of the support."""
+    """⟨M_r, M_s⟩ without intercepts, from prototypes or from kernel values of the support."""
     if model._kernel.is_linear:
         if isinstance(model, MultiPrototypeSVC):
             W = model.prototypes_

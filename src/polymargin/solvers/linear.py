@@ -97,7 +97,7 @@ def solve_linear(
 ) -> Solution:
     """Block descent on explicit prototypes.
 
-    Problem card: (1.1)-(1.3) with kappa(x, z) = <x, z> + u^2.  Minimises P to relative gap
+    Problem card: (1.1)-(1.3) with kappa(x, z) = ⟨x, z⟩ + u^2.  Minimises P to relative gap
     ``stop.tol``; ``start`` is a feasible tau (n, R) or None.
     """
     sweeps = Sweeps(problem, stop, history, start, seed)
@@ -220,7 +220,7 @@ class Sweeps:
         return self.products()[0]
 
     def products(self) -> tuple[float, float]:
-        """||M||^2 and 0, or with a centre ||M - M_0||^2 and <M - M_0, M_0>."""
+        """||M||^2 and 0, or with a centre ||M - M_0||^2 and ⟨M - M_0, M_0⟩."""
         field, centre, M = self.field, self.problem.centre, self.matrix
         c = field.constant
         if centre is None:

@@ -1,4 +1,4 @@
-"""The learned metric of linear prototypes: inner products <x, A z> with A made of prototypes.
+"""The learned metric of linear prototypes: inner products ⟨x, A z⟩ with A made of prototypes.
 
 Card.  The static problem of an assignment, roughly solved, has prototypes W (R, d).  Their second
 moment, shrunk towards the identity,

@@ -245,7 +245,7 @@ def values(
 ) -> tuple[float, float]:
     """P and D from the runner's sums: (1.1), (1.2), or (1.12) where a separating model is scaled.
 
-    ``loss`` is sum_i C_i xi_i, ``own`` is sum_i tau_{i,a_i}, less <M - M_0, M_0> with a centre.
+    ``loss`` is sum_i C_i xi_i, ``own`` is sum_i tau_{i,a_i}, less ⟨M - M_0, M_0⟩ with a centre.
     """
     separated = separated_primal(norm2, margin)
     if problem.is_hard:

@@ -72,7 +72,7 @@ class Knot:
 
 
 class Products(NamedTuple):
-    """<M_1, M_1>, <M_1, M_2>, <M_2, M_2>, and the same of the ridge per unit of C."""
+    """⟨M_1, M_1⟩, ⟨M_1, M_2⟩, ⟨M_2, M_2⟩, and the same of the ridge per unit of C."""
 
     norms: tuple[float, float, float]
     ridges: tuple[float, float, float]
@@ -206,7 +206,7 @@ def _new_products(left: Knot, right: Knot | None) -> Products:
 
 
 def _product(one: Knot, other: Knot) -> float:
-    """<M_1, M_2> with the constant of a penalised intercept."""
+    """⟨M_1, M_2⟩ with the constant of a penalised intercept."""
     if one.W is None or other.W is None:
         assert other.scores is not None
         return float((one.T * other.scores[one.support]).sum())
