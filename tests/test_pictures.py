@@ -513,3 +513,29 @@ def test_many_classes_keep_apart():
     assert ticks_of(1000, 30) == list(range(0, 1000, 50))
     assert ticks_of(5, 30) == [0, 1, 2, 3, 4]
     assert short("a" * 50).endswith("…")
+
+
+def test_energy_curve_is_not_cut():
+    energy = np.array([6.0, 0.5, 0.4])
+    steps = np.arange(3.0)
+    display = HistoryDisplay(steps, steps, energy, energy, energy, energy)
+    low, high = display.plot().axes_[0].get_ylim()
+    assert low <= 0.4 < 6.0 <= high
+    assert display.range_of_objective()[1] >= 6.0
+
+
+def test_eleven_classes_have_different_hues():
+    from matplotlib.colors import to_rgb
+
+    colours = np.array([to_rgb(colour) for colour in class_colours(11)])
+    apart = np.abs(colours[:, None] - colours[None]).max(axis=2)
+    assert apart[~np.eye(11, dtype=bool)].min() > 0.2
+
+
+def test_names_above_images_are_whole():
+    names = np.array(["ankle boot black", "trouser kind 2"])
+    display = PrototypeImagesDisplay(
+        np.ones((2, 8, 8)), np.arange(2), np.ones(2, dtype=bool), names
+    ).plot()
+    shown = [text.get_text().replace("\n", " ") for text in display.ax_.texts]
+    assert shown == names.tolist()

@@ -123,7 +123,9 @@ class HistoryDisplay:
         if not len(upper):
             return 0.0, 1.0
         best = float(upper.min())
-        high = min(float(upper.max()), best + abs(best) * 1.5)
+        high = float(upper.max())
+        if self.energy is None:
+            high = min(high, best + abs(best) * 1.5)
         low = max(float(lower.min()), best - abs(best)) if len(lower) else best
         pad = 0.06 * (high - low) or 0.05 * abs(best) or 0.5
         return low - pad, high + pad
@@ -179,8 +181,11 @@ class HistoryDisplay:
         ax.legend(frameon=False, fontsize=9)
 
     def _draw_energy(self, ax: Any, when: np.ndarray) -> None:
-        ax.plot(when, _finite(self.energy), color=BLUE, marker=".", markersize=5)
-        ax.set_ylim(*self.range_of_objective())
+        energy = _finite(self.energy)
+        ax.plot(when, energy, color=BLUE, marker=".", markersize=5)
+        low, high = np.nanmin(energy, initial=np.inf), np.nanmax(energy, initial=0.0)
+        if 0.0 < low < 0.4 * high:  # the whole curve, its end readable beside its beginning
+            ax.set_yscale("log")
 
     def _draw_gap(self, ax: Any, when: np.ndarray) -> None:
         gap = np.where(self.gap > 0, self.gap, np.nan)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from polymargin.plots.style import GREY, ORANGE, axes_of, short
 __all__ = ["PrototypeImagesDisplay", "image_shape"]
 
 _SCALES = ("each", "all")
+_LETTERS_ACROSS = 14  # of 8 points beside each other in the width of an image
 
 
 def image_shape(n_features: int, shape: Any = None) -> tuple[int, int]:
@@ -130,7 +132,7 @@ class PrototypeImagesDisplay:
         one_per_class = len(self.owner) == len(self.labels)
         height, width = self.images.shape[1:]
         gap = max(1, round(0.08 * max(height, width)))
-        head = max(2, round(0.3 * height)) if one_per_class else 0
+        head = max(2, round(0.36 * height)) if one_per_class else 0
         step_y, step_x = height + gap + head, width + gap
         n_columns = max(map(len, rows))
         if is_new:
@@ -149,11 +151,11 @@ class PrototypeImagesDisplay:
                 if one_per_class:
                     ax.text(
                         left + 0.5 * width - 0.5,
-                        top - 0.12 * height,
-                        short(self.labels[self.owner[r]], 10),
+                        top - 0.08 * height - 0.5,
+                        _two_lines(self.labels[self.owner[r]]),
                         ha="center",
                         va="bottom",
-                        fontsize=9,
+                        fontsize=8,
                     )
         low = 0.0 if self.are_points else -1.0
         # not "RdBu" reversed: blue speaks for the class
@@ -206,6 +208,12 @@ class PrototypeImagesDisplay:
             spine.set_visible(False)
         ax.set_facecolor("white")
         ax.xaxis.label.set_color(GREY)
+
+
+def _two_lines(label: Any) -> str:
+    """A name above an image: at most two lines of as many letters as an image is wide."""
+    lines = textwrap.wrap(short(label, 2 * _LETTERS_ACROSS), _LETTERS_ACROSS) or [""]
+    return "\n".join(lines[:1] + [short(" ".join(lines[1:]), _LETTERS_ACROSS)] * (len(lines) > 1))
 
 
 def _input_pixels(parts: Parts, vectors: np.ndarray, are_points: bool) -> np.ndarray:

@@ -39,7 +39,7 @@ def axes_of(ax: Any) -> Any:
 
 
 def class_colours(n_classes: int) -> list[Any]:
-    """One colour per class: the palette, or for many classes samples of a map of rising lightness.
+    """One colour per class: the palette, twenty hues, or samples of a map of rising lightness.
 
     Golden steps through the map keep the colours of neighbouring classes far apart.
     """
@@ -48,6 +48,9 @@ def class_colours(n_classes: int) -> list[Any]:
     from matplotlib import colormaps
     from matplotlib.colors import to_hex
 
+    if n_classes <= 20:  # strong hues first, then their light companions
+        hues = colormaps["tab20"].colors
+        return [to_hex(colour) for colour in (*hues[::2], *hues[1::2])[:n_classes]]
     chart = colormaps["viridis"]
     return [to_hex(chart((0.3 + k * _GOLDEN) % 1.0)) for k in range(n_classes)]
 

@@ -61,7 +61,7 @@ def solve_hulls(
 ) -> HullSolution:
     """Weights of the hull prototypes.
 
-    Problem card: min f(u) = sum_{m<l} ||v_m - v_l||^2 with v_k = sum_{i in class k} u_i phi(x_i),
+    Problem card: min f(u) = sum_{m < l} ||v_m - v_l||^2 with v_k = sum_{i in class k} u_i phi(x_i),
     class sums 1, 0 <= u_i <= cap_i (7.1).  ``method`` is "smo" (pairs within classes; linear
     kernels keep the prototypes) or "frank_wolfe".  Ends at gap (7.7) <= tol * max(f, 1e-12 K_ii).
     """
