@@ -49,8 +49,8 @@ def class_colours(n_classes: int) -> list[Any]:
     from matplotlib.colors import to_hex
 
     if n_classes <= 20:  # strong hues first, then their light companions
-        hues = colormaps["tab20"].colors
-        return [to_hex(colour) for colour in (*hues[::2], *hues[1::2])[:n_classes]]
+        hues = colormaps["tab20"](range(20)).tolist()
+        return [to_hex(colour) for colour in (hues[::2] + hues[1::2])[:n_classes]]
     chart = colormaps["viridis"]
     return [to_hex(chart((0.3 + k * _GOLDEN) % 1.0)) for k in range(n_classes)]
 
