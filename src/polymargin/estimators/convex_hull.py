@@ -23,6 +23,7 @@ from polymargin.certificate.hull_gap import (
 from polymargin.compiled.memory import rows_of
 from polymargin.estimators.base import LargeMarginClassifier, Prepared
 from polymargin.estimators.callbacks import FitReporter, with_callbacks
+from polymargin.estimators.endings import unfinished
 from polymargin.exceptions import CollapsedModelWarning, warn_user
 from polymargin.problem.machines import MACHINES
 from polymargin.problem.problem import Problem
@@ -334,11 +335,9 @@ class ConvexHullSVC(LargeMarginClassifier):
         }.get(self.status_)
         if advice is None:
             return
-        gap = self.certificate_.relative_gap
-        reached = f"with a relative duality gap of {gap:.2e}, above tol={self.tol:g}"
-        if np.isinf(gap):
-            reached = "before a certificate could be computed, so its duality gap is unknown"
-        warn_user(f"Training ended ({self.status_}) {reached}. {advice}", ConvergenceWarning)
+        gap = float(self.certificate_.relative_gap)
+        text = unfinished(self.status_, gap, float(self.tol), advice)
+        warn_user(text, ConvergenceWarning)
 
 
 def resolve_eta(eta: float, scale: str, ready: Prepared) -> float:

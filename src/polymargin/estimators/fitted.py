@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from polymargin.certificate.intercepts import best_bias
+from polymargin.estimators.endings import unfinished
 from polymargin.exceptions import CollapsedModelWarning, NotSeparableWarning, warn_user
 from polymargin.problem.problem import Problem
 from polymargin.solvers.run import Solution
@@ -53,15 +54,9 @@ def warn_of_outcome(
                 "features, or use a smaller C.",
             }[solution.status]
         )
-        reached = (
-            f"with a relative duality gap of {certificate.relative_gap:.2e}, above tol={tol:g}"
-        )
-        if np.isinf(certificate.relative_gap) and not problem.is_hard:
-            reached = "before a certificate could be computed, so its duality gap is unknown"
-        warn_user(
-            f"Training ended ({solution.status}) {reached}. {advice}",
-            ConvergenceWarning,
-        )
+        gap = float(certificate.relative_gap)
+        text = unfinished(solution.status, gap, tol, advice, problem.is_hard)
+        warn_user(text, ConvergenceWarning)
     if not problem.is_hard and solution.status == "converged":
         zero_model = value_of_zero(problem)
         if zero_model - certificate.dual <= tol * zero_model:

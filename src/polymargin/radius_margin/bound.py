@@ -190,7 +190,7 @@ def radius_margin_bound(
         warn_user(
             f"radius_margin_bound ended ({record.status}) with a relative gap of "
             f"{found.certificate.relative_gap:.2e} of the machine and "
-            f"{record.sphere.relative_gap:.2e} of the sphere, above tol={tol:g}: value and "
+            f"{record.sphere.relative_gap:.2e} of the sphere (tol={tol:g}): value and "
             "tight_value are still bounds, the others and the gradient are less exact. Increase "
             "tol or max_time, or scale the features.",
             ConvergenceWarning,

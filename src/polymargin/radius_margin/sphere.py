@@ -311,7 +311,7 @@ def smallest_enclosing_sphere(
     found = EnclosingSphere(
         up, low, beta, np.flatnonzero(beta), center, status, run.steps, psd, points
     )
-    if status != "converged":
+    if status != "converged" and found.relative_gap > tol:
         warn_user(
             f"The enclosing sphere ended ({status}) with a relative gap of "
             f"{found.relative_gap:.2e}, above tol={tol:g}. Increase tol, max_iter or max_time, or "

@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
 from polymargin import __version__
+from polymargin.estimators.endings import ending
 from polymargin.estimators.inspection import Parts
 from polymargin.problem.machines import find_machine
 
@@ -207,17 +208,6 @@ def parameter_rows(last: Any) -> list[tuple[str, str, bool]]:
 
 # -- what is proven ----------------------------------------------------------------------------
 
-_ENDINGS = {
-    "converged": "Training ended because the gap asked for was reached.",
-    "max_iter": "Training ended at the limit of iterations, before the gap asked for was reached.",
-    "max_time": "Training ended at the time limit, before the gap asked for was reached.",
-    "interrupted": "Training was interrupted; the model is the best of that moment.",
-    "stalled": "Training ended because the arithmetic allowed no further progress.",
-    "not_separable": "The classes cannot be separated, so there is no hard margin; the model is "
-    "the one of the largest margin reached.",
-    "hulls_meet": "The convex hulls of the classes have a common point: every score is zero and "
-    "every prediction is a tie.",
-}
 _ADVICE = {
     "max_iter": "not converged: increase max_iter or tol, or scale the features.",
     "max_time": "not converged: increase max_time or tol.",
@@ -241,8 +231,9 @@ def certificate_in_words(last: Any) -> Proof:
     sentences, warnings = [sentence], []
     if hasattr(last, "prototype_classes_"):
         sentences = _alternation(last, sentence)
-    if status in _ENDINGS:
-        sentences.append(_ENDINGS[status])
+    end = ending(status, float(certificate.relative_gap), float(getattr(last, "tol", 0.0)))
+    if end is not None:
+        sentences.append(end)
     if status in _ADVICE:
         warnings.append(f"Training ended with status “{status}”: {_ADVICE[status]}")
     if certificate.kernel_psd is False:

@@ -33,6 +33,7 @@ value, times the largest K_ii, exceeds this: the margin is then below 1/44000 of
 
 
 _KEEP_AFTER = 1.1  # times the work at the last point that was kept
+_TOO_LATE = ("max_time", "max_iter", "stalled")  # no matter where the gap is within tol
 _GRACE = 0.4  # seconds that a fit may go on after it was told to end
 
 
@@ -220,6 +221,9 @@ class Progress:
             if _is_better(other, judgement):
                 (support, tau), judgement = self.best, _with_best_dual(other, judgement)
         certificate = judgement.certificate
+        is_convex = self.problem.has_one_prototype_per_class
+        if is_convex and certificate.relative_gap <= self.stop.tol and status in _TOO_LATE:
+            status = "converged"
         checks = self.history.checks
         if checks and abs(checks[-1].primal - certificate.primal) <= 1e-9 * certificate.primal:
             checks.pop()  # the same point, seen by the runner: the judge's word replaces it

@@ -273,6 +273,8 @@ class HullRun:
         certificate = solution.judgement.certificate
         meets = certificate.dual <= 0.0 and certificate.primal <= _TOUCHING * self.scale
         solution.status = "hulls_meet" if meets else "stalled"
+        if not meets and certificate.relative_gap <= self.stop.tol:
+            solution.status = "converged"
         return solution
 
     def keep_reserve(self) -> None:
@@ -296,4 +298,7 @@ class HullRun:
         )
         if not in_time and status == "converged":
             status = "max_time"
+        is_proved = judgement.certificate.relative_gap <= self.stop.tol
+        if is_proved and status in ("max_time", "max_iter"):
+            status = "converged"
         return HullSolution(support, u, judgement, status, self.steps, self.history)
