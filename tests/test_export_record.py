@@ -13,7 +13,13 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
+from sklearn.preprocessing import (
+    MaxAbsScaler,
+    MinMaxScaler,
+    QuantileTransformer,
+    RobustScaler,
+    StandardScaler,
+)
 
 from polymargin import (
     MACHINES,
@@ -52,6 +58,9 @@ SCALERS = [
     MinMaxScaler((-1, 2)),
     MinMaxScaler(clip=True),
     MaxAbsScaler(),
+    RobustScaler(),
+    RobustScaler(with_centering=False),
+    RobustScaler(with_scaling=False),
 ]
 
 
@@ -172,7 +181,7 @@ def test_refusals():
         ExportModel.from_estimator(MulticlassSVC())
     with pytest.raises(NotFittedError):
         ExportModel.from_estimator(GridSearchCV(MulticlassSVC(), {"C": [1.0]}))
-    for step in (PCA(2), RobustScaler()):
+    for step in (PCA(2), QuantileTransformer(n_quantiles=10)):
         with pytest.raises(ValueError, match=f"{type(step).__name__}.*skl2onnx"):
             ExportModel.from_estimator(make_pipeline(step, MulticlassSVC()).fit(X, Y))
     with pytest.raises(ValueError, match="LogisticRegression"):

@@ -24,6 +24,7 @@ LAYERS = [
     "radius_margin",
     "estimators",
     "selection",
+    "explanation",
     "storage",
     "plots",
     "export",
@@ -32,7 +33,10 @@ LAYERS = [
     "__main__",
 ]
 RANK = {name: rank for rank, name in enumerate(LAYERS)}
-UPWARD = {("selection/path/path_record.py", "plots")}  # RegularizationPath.plot draws itself
+UPWARD = {
+    ("selection/path/path_record.py", "plots"),  # RegularizationPath.plot draws itself
+    ("estimators/explaining.py", "explanation"),  # methods that call the functions of their names
+}
 
 
 def run(code):

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from polymargin.exceptions import IndefiniteKernelWarning as IndefiniteKernelWarning
     from polymargin.exceptions import ModelFileError as ModelFileError
     from polymargin.exceptions import NotSeparableWarning as NotSeparableWarning
+    from polymargin.explanation.contributions import explain as explain
+    from polymargin.explanation.counterfactuals import counterfactual as counterfactual
+    from polymargin.explanation.robustness import certified_radius as certified_radius
     from polymargin.export import ExportModel as ExportModel
     from polymargin.export import export_model as export_model
     from polymargin.export import to_c as to_c
@@ -68,6 +71,9 @@ _HOME = {
     "MulticlassSVC": "estimators.multiclass",
     "NotSeparableWarning": "exceptions",
     "PatternSMO": "solvers.smo.pattern_smo",
+    "certified_radius": "explanation.robustness",
+    "counterfactual": "explanation.counterfactuals",
+    "explain": "explanation.contributions",
     "load": "storage.model_file",
     "save": "storage.model_file",
     "export_model": "export",

@@ -6,6 +6,7 @@ import click
 
 from polymargin import __version__
 from polymargin.cli.common import Tool
+from polymargin.cli.explain import explain
 from polymargin.cli.paths import path
 from polymargin.cli.searching import cv, tune
 from polymargin.cli.sharing import completion, demo, export, report
@@ -31,6 +32,7 @@ for _command in (
     train,
     predict,
     evaluate,
+    explain,
     cv,
     tune,
     path,

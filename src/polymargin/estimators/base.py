@@ -18,6 +18,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
 from polymargin.estimators.callbacks import CallbackSupport
+from polymargin.estimators.explaining import ExplainedClassifier
 from polymargin.problem.encoding import encode
 from polymargin.problem.kernels import KERNELS, Kernel, resolve_gamma, squared_norms
 from polymargin.problem.machines import Machine
@@ -43,7 +44,7 @@ class Prepared(NamedTuple):
     norms: np.ndarray | None = None
 
 
-class LargeMarginClassifier(CallbackSupport, ClassifierMixin, BaseEstimator):
+class LargeMarginClassifier(ExplainedClassifier, CallbackSupport, ClassifierMixin, BaseEstimator):
     """Base of the estimators: everything that does not depend on the machine."""
 
     C: float

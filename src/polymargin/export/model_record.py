@@ -19,8 +19,8 @@ from polymargin import __version__
 from polymargin.estimators.base import LargeMarginClassifier
 from polymargin.estimators.convex_hull import ConvexHullSVC
 from polymargin.estimators.prototype_base import PrototypeClassifier
+from polymargin.estimators.scalers import Scaling, compose_scalers
 from polymargin.export.labels import Label, labels_of
-from polymargin.export.scalers import Scaling, compose_scalers
 
 __all__ = ["ExportModel"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
 __all__ = ["Scaling", "compose_scalers"]
@@ -66,20 +66,37 @@ def _max_abs(step: MaxAbsScaler, d: int) -> Scaling:
     return Scaling(np.zeros(d), scale, np.full(d, -1.0), np.full(d, 1.0))
 
 
-_SCALERS = {StandardScaler: _standard, MinMaxScaler: _min_max, MaxAbsScaler: _max_abs}
+def _robust(step: RobustScaler, d: int) -> Scaling:
+    centre = np.zeros(d) if step.center_ is None else step.center_
+    spread = np.ones(d) if step.scale_ is None else step.scale_
+    return Scaling(np.asarray(centre, dtype=np.float64), 1.0 / np.asarray(spread, np.float64))
 
 
-def compose_scalers(steps: list[tuple[str, Any]]) -> Scaling | None:
+_SCALERS = {
+    StandardScaler: _standard,
+    MinMaxScaler: _min_max,
+    MaxAbsScaler: _max_abs,
+    RobustScaler: _robust,
+}
+_EXPORT_ADVICE = (
+    "For ONNX use polymargin.export.register_skl2onnx() and skl2onnx.to_onnx on the whole "
+    "Pipeline, or apply the step before the exported model."
+)
+
+
+def compose_scalers(
+    steps: list[tuple[str, Any]], into: str = "the export", advice: str = _EXPORT_ADVICE
+) -> Scaling | None:
     """All steps in front of the model as one scaling, None where there are none.
 
-    Other steps are refused with the reason.
+    Other steps are refused with the reason: ``into`` and ``advice`` are words of that message.
     """
     found: Scaling | None = None
     for name, step in steps:
         if step is None or (isinstance(step, str) and step == "passthrough"):
             continue
         if isinstance(step, Pipeline):
-            scaling = compose_scalers(step.steps)
+            scaling = compose_scalers(step.steps, into, advice)
             if scaling is not None:
                 found = scaling if found is None else found.then(scaling)
             continue
@@ -87,10 +104,8 @@ def compose_scalers(steps: list[tuple[str, Any]]) -> Scaling | None:
         if fold is None:
             allowed = ", ".join(scaler.__name__ for scaler in _SCALERS)
             raise ValueError(
-                f"model: step {name!r} ({type(step).__name__}) cannot be folded into the export; "
-                f"only {allowed} can. For ONNX use polymargin.export.register_skl2onnx() and "
-                "skl2onnx.to_onnx on the whole Pipeline, or apply the step before the exported "
-                "model."
+                f"model: step {name!r} ({type(step).__name__}) cannot be folded into {into}; "
+                f"only {allowed} can. {advice}"
             )
         check_is_fitted(step)
         scaling = fold(step, int(step.n_features_in_))
