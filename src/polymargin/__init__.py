@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from polymargin.certificate.certificate import Certificate as Certificate
+    from polymargin.estimators.auto import AutoSVC as AutoSVC
     from polymargin.estimators.convex_hull import ConvexHullSVC as ConvexHullSVC
     from polymargin.estimators.monitor import FitMonitor as FitMonitor
     from polymargin.estimators.multi_prototype import MultiPrototypeSVC as MultiPrototypeSVC
@@ -55,6 +56,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "Annealing": "problem.annealing",
+    "AutoSVC": "estimators.auto",
     "Certificate": "certificate.certificate",
     "CollapsedModelWarning": "exceptions",
     "ConvexHullSVC": "estimators.convex_hull",

@@ -56,6 +56,7 @@ _OWN = frozenset(
     for name in (
         "problem.annealing.Annealing",
         "certificate.certificate.Certificate",
+        "estimators.auto.AutoSVC",
         "estimators.convex_hull.ConvexHullSVC",
         "estimators.multiclass.MulticlassSVC",
         "problem.kernels.Kernel",

@@ -1,0 +1,535 @@
+"""AutoSVC: the machine, its size, C and gamma chosen by a race on the training data.
+
+fit: check -> scale -> a sample of the rows -> race (auto_race.py) of candidates
+(auto_candidates.py) over splits (auto_splits.py) -> final fit of the choice on all rows.
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import check_random_state
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
+
+from polymargin.compiled.memory import rows_of
+from polymargin.estimators.auto_candidates import Candidate, Table, starting_candidates
+from polymargin.estimators.auto_losses import (
+    OBJECTIVES,
+    fit_temperature,
+    objective_weights,
+    probabilities,
+)
+from polymargin.estimators.auto_race import Entry, Race, Rules
+from polymargin.estimators.auto_splits import plan_stages, search_rows, stratified_sample
+from polymargin.estimators.auto_table import format_tried, tried_columns
+from polymargin.estimators.auto_warmup import compile_first
+from polymargin.estimators.inspection import dissect, model_space, nameless, two_columns
+from polymargin.exceptions import warn_user
+from polymargin.problem.encoding import encode
+from polymargin.problem.validation import canonical, check_number, validate_named
+from polymargin.solvers.run import Deadline, Stop, deferred_interrupt
+
+__all__ = ["AutoSVC"]
+
+KINDS = ("linear", "prototypes", "rbf")
+PREFERENCES = ("accurate", "small", "fast")
+
+KERNEL_ROWS = 20_000
+"""Rows of the final fit of a kernel machine: its time grows with the square of the rows, its
+prediction with the support vectors.  Larger tables are sampled, classes in proportion."""
+
+_AUTO_SECONDS = 6.0
+"""Seconds of the race per 10,000 rows, at least once and at most ten times: with the final fit less
+than twenty fits of a kernel machine of the same rows, or 10 s."""
+
+_SEARCH_SHARE = 0.6  # of max_time; the rest is for the final fit
+_GOOD_GAP = 0.05  # relative gap up to which an unfinished final fit is preferred to the race
+
+
+class Ready(NamedTuple):
+    """Training data after validation: rows with weight, scaled."""
+
+    X: Any
+    y: np.ndarray
+    label: np.ndarray
+    weight: np.ndarray | None
+    groups: np.ndarray | None
+    scaler: StandardScaler | None
+
+
+def _has_probabilities(estimator: Any) -> bool:
+    """Temperatures are fitted for one objective only."""
+    if estimator.objective == "log_loss":
+        return True
+    raise AttributeError("predict_proba needs objective='log_loss'.")
+
+
+class AutoSVC(ClassifierMixin, BaseEstimator):
+    """Large-margin classifier that chooses its machine on the training data.
+
+    Linear Crammer-Singer and Weston-Watkins machines, multi-prototype machines of a few sizes and
+    metrics, and RBF machines race over cross-validation splits: all of them on cheap splits first,
+    the close ones on all.  Steps to neighbouring C and gamma refine the leader.  The choice is
+    trained on all rows and keeps its certificate.
+
+    Parameters
+    ----------
+    objective : {"accuracy", "balanced_accuracy", "log_loss"}, default="accuracy"
+        What validation measures.  "balanced_accuracy" also gives classes balanced weights in
+        training unless ``class_weight`` says otherwise; "log_loss" turns scores into probabilities
+        by a temperature fitted on validation scores and adds ``predict_proba``.
+    prefer : {"accurate", "small", "fast"}, default="accurate"
+        "accurate" takes the best mean.  The others take, of all machines whose mean is within one
+        standard error of the best, the one with the fewest bytes ("small") or with the fewest
+        multiplications per prediction ("fast").
+    machines : "all" or sequence of {"linear", "prototypes", "rbf"}, default="all"
+        Kinds of machines to try.
+    scale : {"auto", "none"}, default="auto"
+        "auto" standardises dense X (mean 0, variance 1 per feature) and leaves sparse X as it is,
+        since that of texts is normalised already.  The scaler is part of ``best_estimator_``.
+    cv : int or splitter, default=5
+        Folds; stratified and shuffled for an integer, by whole groups where ``groups`` are given.
+        Fewer where the largest class is smaller.
+    budget : "auto" or float, default="auto"
+        Seconds for the race.  "auto" is 6 s, from 10,000 rows on 6 s per 10,000 rows and at most
+        60 s.  When they are over, the leader of that moment is chosen.
+    n_candidates : int or None, default=None
+        At most so many machines start; those most often useful come first.
+    max_time : float or None, default=None
+        Seconds for everything; the race gets at most 60 % of them.  If the final fit cannot be
+        finished, the model of the race stays where it is the better one.
+    class_weight : dict, "balanced" or None, default=None
+    tol : float, default=1e-3
+        Relative duality gap of the final fit.
+    n_jobs : int or None, default=None
+        Threads that share candidates.  The result does not depend on it.
+    random_state : int, RandomState or None, default=None
+        Splits, samples, order of visits.  Decisions are made by scores, so that equal seeds give
+        equal models unless ``budget`` or ``max_time`` ended the race (``was_cut_short_``).
+    verbose : int, default=0
+        1 prints a line per split and the table of what was tried.
+
+    Attributes
+    ----------
+    best_estimator_ : Pipeline, MulticlassSVC or MultiPrototypeSVC
+        The fitted model, behind its scaler where there is one.
+    best_params_ : dict
+        Its parameters that were chosen.
+    best_score_, best_error_ : float
+        Mean validation score of the choice (minus the log loss for "log_loss") and its standard
+        error; nan if nothing could be validated.  Chosen among many, it is a little optimistic.
+    tried_ : dict of equally long lists
+        ``machine, parameters, score, standard_error, n_splits, train_rows, seconds, model_bytes,
+        verdict``, the choice first; ``table()`` shows it.
+    certificate_ : Certificate
+        Of the final fit.  It speaks of training, not of accuracy on new data.
+    stage_ : str
+        "final" if the model was trained on all rows meant for it, "race" if a limit or Ctrl-C left
+        only a model of the race.
+    n_rows_ : int
+        Rows that the model was trained on.
+    was_cut_short_ : bool
+        Whether a time limit or Ctrl-C ended the race early.
+    temperature_ : float
+        Of ``predict_proba``; 1 unless the objective is "log_loss".
+    classes_, n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    Notes
+    -----
+    The scaler sees all training rows, also those that validate: it uses no labels.  Tables with
+    more than 10,000 rows are sampled for the race, and kernel machines are trained on at most
+    20,000 rows.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from polymargin import AutoSVC
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = AutoSVC(n_candidates=4, random_state=0).fit(X, y)
+    >>> model.score(X, y) > 0.95
+    True
+    >>> model.tried_["verdict"][0]
+    'chosen'
+    """
+
+    def __init__(
+        self,
+        objective: str = "accuracy",
+        prefer: str = "accurate",
+        machines: str | Sequence[str] = "all",
+        scale: str = "auto",
+        cv: Any = 5,
+        budget: float | str = "auto",
+        n_candidates: int | None = None,
+        max_time: float | None = None,
+        class_weight: Mapping[Any, float] | str | None = None,
+        tol: float = 1e-3,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.objective = objective
+        self.prefer = prefer
+        self.machines = machines
+        self.scale = scale
+        self.cv = cv
+        self.budget = budget
+        self.n_candidates = n_candidates
+        self.max_time = max_time
+        self.class_weight = class_weight
+        self.tol = tol
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    # -- fit ---------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> AutoSVC:
+        """Choose a machine by validation, then train it on all rows.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        sample_weight : array-like of shape (n_samples,) or None
+            Counts in training and in validation; rows of weight 0 are left out.
+        groups : array-like of shape (n_samples,) or None
+            Speakers, patients, documents: rows of one group never stand on both sides of a split.
+
+        Returns
+        -------
+        self
+        """
+        kinds = self._check_parameters()
+        seed = self._seed()
+        ready = self._prepare(X, y, sample_weight, groups)
+        rows = search_rows(ready.label, np.random.default_rng([seed, 0]))
+        sample = _part(ready, rows)
+        table = Table.of(sample.X, sample.label)
+        weight = "balanced" if self._balances() else self.class_weight
+        candidates = starting_candidates(table, self.prefer, weight, kinds, self.n_candidates)
+        compile_first(sample.X, sample.y, table, candidates)
+        race, deadline = self._race(sample, table, candidates, seed, len(ready.label))
+        chosen = race.choice()
+        self._record(race, chosen, table)
+        if deadline.interrupted:
+            if chosen is not None:
+                self._adopt(chosen.model, ready, chosen, race, "race")
+            raise KeyboardInterrupt
+        self._finish(ready, race, chosen, candidates[0], deadline, seed)
+        return self
+
+    def _check_parameters(self) -> tuple[str, ...]:
+        """Refuse what cannot be; the kinds of machines to try."""
+        for name, value, known in (
+            ("objective", self.objective, OBJECTIVES),
+            ("prefer", self.prefer, PREFERENCES),
+            ("scale", self.scale, ("auto", "none")),
+        ):
+            if not isinstance(value, str) or value not in known:
+                raise ValueError(f"{name} must be one of {list(known)}, got {value!r}.")
+        if isinstance(self.cv, numbers.Integral) and self.cv < 2:
+            raise ValueError(f"cv must be at least 2 folds, got {self.cv!r}.")
+        if isinstance(self.cv, str | float) or self.cv is None:
+            raise ValueError(f"cv must be a number of folds or a splitter, got {self.cv!r}.")
+        if self.budget != "auto":
+            check_number("budget", self.budget, above=0.0)
+        if self.max_time is not None:
+            check_number("max_time", self.max_time, above=0.0)
+        check_number("tol", self.tol, above=0.0)
+        count = self.n_candidates
+        if count is not None and (not isinstance(count, numbers.Integral) or count < 1):
+            raise ValueError(f"n_candidates must be an integer >= 1 or None, got {count!r}.")
+        return self._kinds()
+
+    def _kinds(self) -> tuple[str, ...]:
+        if isinstance(self.machines, str) and self.machines == "all":
+            return KINDS
+        given = (self.machines,) if isinstance(self.machines, str) else tuple(self.machines)
+        if "precomputed" in given:
+            raise ValueError(
+                "machines: a precomputed kernel leaves nothing to choose but C; use "
+                "MulticlassSVC(kernel='precomputed') with GridSearchCV."
+            )
+        unknown = [kind for kind in given if kind not in KINDS]
+        if unknown or not given:
+            raise ValueError(f"machines must be 'all' or some of {list(KINDS)}, got {given!r}.")
+        return given
+
+    def _balances(self) -> bool:
+        return self.objective == "balanced_accuracy" and self.class_weight is None
+
+    def _seed(self) -> int:
+        seed = self.random_state
+        if not isinstance(seed, numbers.Integral) or seed < 0:
+            seed = check_random_state(seed).randint(2**31 - 1)
+        return int(seed) % (2**31)
+
+    def _prepare(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> Ready:
+        """Validate, drop rows without weight, scale."""
+        X, y = validate_named(
+            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C"
+        )
+        check_classification_targets(y)
+        if groups is not None:
+            groups = np.asarray(groups)
+            check_consistent_length(y, groups)
+            if len(np.unique(groups)) < 2:
+                raise ValueError("groups: all rows are of one group; at least two are needed.")
+        found = encode(y, sample_weight, self.class_weight)
+        X = canonical(X)
+        if len(found.kept) < len(y):
+            X, y = rows_of(X, found.kept), y[found.kept]
+            groups = None if groups is None else groups[found.kept]
+        weight = None if sample_weight is None else found.weight
+        scaler = None
+        if self.scale == "auto" and not sp.issparse(X):
+            scaler = StandardScaler().fit(X, sample_weight=weight)
+            X = scaler.transform(X)
+            if hasattr(self, "feature_names_in_"):
+                scaler.feature_names_in_ = self.feature_names_in_
+        return Ready(X, y, found.label, weight, groups, scaler)
+
+    def _race(
+        self,
+        sample: Ready,
+        table: Table,
+        candidates: list[Candidate],
+        seed: int,
+        n_rows: int,
+    ) -> tuple[Race, Deadline]:
+        seconds = self._search_seconds(n_rows)
+        rules = Rules(
+            self.objective,
+            self.prefer,
+            self._balances(),
+            seconds,
+            self.max_time is None,
+            seed,
+            self.n_jobs,
+            int(self.verbose),
+        )
+        loss_weight = objective_weights(self.objective, sample.label, sample.weight)
+        deadline = Deadline(Stop(1.0, 1, seconds))
+        race = Race(
+            sample.X, sample.y, sample.label, sample.weight, loss_weight, table, rules, deadline
+        )
+        stages = plan_stages(sample.label, sample.groups, self.cv, seed)
+        with deferred_interrupt(deadline):
+            race.run(stages, candidates)
+        return race, deadline
+
+    def _search_seconds(self, n_rows: int) -> float:
+        seconds = _AUTO_SECONDS * float(np.clip(n_rows / 10_000, 1.0, 10.0))
+        if not isinstance(self.budget, str):
+            seconds = float(self.budget)
+        if self.max_time is not None:
+            seconds = min(seconds, _SEARCH_SHARE * float(self.max_time))
+        return seconds
+
+    def _record(self, race: Race, chosen: Entry | None, table: Table) -> None:
+        self.tried_ = tried_columns(list(race.entries.values()), chosen, table, self.objective)
+        self.was_cut_short_ = race.was_cut_short
+        shift = 0.0 if self.objective == "log_loss" else 1.0
+        self.best_score_ = float("nan") if chosen is None else shift - chosen.mean
+        self.best_error_ = float("nan") if chosen is None else chosen.error
+
+    # -- the final fit -------------------------------------------------------------------------
+
+    def _finish(
+        self,
+        ready: Ready,
+        race: Race,
+        chosen: Entry | None,
+        default: Candidate,
+        deadline: Deadline,
+        seed: int,
+    ) -> None:
+        """Train the choice on all rows; the model of the race stays if that cannot be finished."""
+        candidate = default if chosen is None else chosen.candidate
+        if candidate.kind == "rbf":
+            rng = np.random.default_rng([seed, 2])
+            ready = _part(ready, stratified_sample(ready.label, KERNEL_ROWS, rng))
+        left = None if self.max_time is None else max(self.max_time - deadline.seconds, 0.05)
+        model = candidate.build(
+            race.table, tol=self.tol, max_time=left, n_jobs=self.n_jobs, random_state=seed
+        )
+        try:
+            model.fit(ready.X, ready.y, ready.weight)
+            if not getattr(model, "alive_", np.ones(1, dtype=bool)).all() and left is None:
+                model.prune()
+        except KeyboardInterrupt:
+            self._adopt_better(model, ready, chosen, race)
+            raise
+        self._adopt_better(model, ready, chosen, race)
+        if self.verbose:
+            print(self.table(), flush=True)
+        self._warn(race, chosen)
+
+    def _adopt_better(self, model: Any, ready: Ready, chosen: Entry | None, race: Race) -> None:
+        """The final model, unless it was ended so early that the model of the race is better."""
+        certificate = getattr(model, "certificate_", None)
+        gap = np.inf if certificate is None else certificate.relative_gap
+        unfinished = getattr(model, "status_", "") in ("", "max_time", "interrupted")
+        if unfinished and gap > _GOOD_GAP and chosen is not None and chosen.model is not None:
+            self._adopt(chosen.model, ready, chosen, race, "race")
+        elif certificate is not None:
+            self._adopt(model, ready, chosen, race, "final")
+
+    def _adopt(
+        self, model: Any, ready: Ready, chosen: Entry | None, race: Race, stage: str
+    ) -> None:
+        """The model becomes that of this object."""
+        self.best_estimator_ = model
+        if ready.scaler is not None:
+            self.best_estimator_ = Pipeline([("scale", ready.scaler), ("svc", model)])
+        self.classes_ = model.classes_
+        self.certificate_ = model.certificate_
+        self.stage_ = stage
+        in_race = stage == "race" and chosen is not None
+        self.n_rows_ = chosen.train_rows if in_race and chosen else len(ready.label)
+        self.best_params_ = {"estimator": type(model).__name__} | (
+            {} if chosen is None else chosen.candidate.parameters(race.table)
+        )
+        self.temperature_ = 1.0
+        if self.objective == "log_loss" and chosen is not None:
+            scores, label, weight = race.validation_scores(chosen)
+            self.temperature_ = fit_temperature(scores, label, weight)
+
+    def _warn(self, race: Race, chosen: Entry | None) -> None:
+        """What a person should know of the choice."""
+        if self.stage_ == "race":
+            warn_user(
+                f"max_time={self.max_time:g}: the final fit could not be finished; the model kept "
+                f"is one of the race, trained on {self.n_rows_} rows. Increase max_time."
+            )
+        never = race.never_predicted(chosen)
+        if len(never):
+            names = ", ".join(repr(c) for c in race.classes[never].tolist()[:5])
+            more = "" if len(never) <= 5 else f" and {len(never) - 5} more"
+            warn_user(
+                f"y: in validation the chosen machine never predicted {names}{more}; use "
+                "objective='balanced_accuracy' if these classes matter."
+            )
+
+    def table(self, rows: int | None = None) -> str:
+        """The table of what was tried as text, best machines first.
+
+        Parameters
+        ----------
+        rows : int or None
+            At most so many lines; None shows all.
+        """
+        check_is_fitted(self, "tried_")
+        return format_tried(self.tried_, self.objective, rows)
+
+    # -- on the way out ------------------------------------------------------------------------
+
+    def _check_input(self, X: Any) -> Any:
+        check_is_fitted(self, "best_estimator_")
+        return canonical(
+            validate_named(
+                self,
+                X,
+                accept_sparse="csr",
+                dtype=[np.float64, np.float32],
+                order="C",
+                reset=False,
+            )
+        )
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Labels by the chosen model.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        X = self._check_input(X)
+        with nameless():
+            return np.asarray(self.best_estimator_.predict(X))
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Scores of the chosen model.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes), or (n_samples,) for two classes
+        """
+        X = self._check_input(X)
+        with nameless():
+            return np.asarray(self.best_estimator_.decision_function(X))
+
+    def predict_or_reject(
+        self, X: Any, margin: float = 0.0, reject_label: Any = None
+    ) -> np.ndarray:
+        """Labels, or ``reject_label`` where the best class leads by no more than ``margin``.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+        margin : float, default=0.0
+        reject_label : object, default=None
+            Must not be one of ``classes_``.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        X = self._check_input(X)
+        parts = dissect(self.best_estimator_)
+        with nameless():
+            X = model_space(parts, X)
+        labels = parts.last.predict_or_reject(X, margin, reject_label)
+        return np.asarray(labels)
+
+    @available_if(_has_probabilities)
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """softmax(scores / temperature_); ``objective="log_loss"`` only.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+        """
+        return probabilities(two_columns(self.decision_function(X)), self.temperature_)
+
+
+def _part(ready: Ready, rows: np.ndarray) -> Ready:
+    """Some of the rows; all of them are not copied."""
+    if len(rows) == len(ready.label):
+        return ready
+    return Ready(
+        rows_of(ready.X, rows),
+        ready.y[rows],
+        ready.label[rows],
+        None if ready.weight is None else ready.weight[rows],
+        None if ready.groups is None else ready.groups[rows],
+        ready.scaler,
+    )

@@ -1,0 +1,366 @@
+"""The race of AutoSVC: all candidates on cheap splits first, the close ones on all of them.
+
+After every split a candidate leaves if it is worse than the leader by more than chance explains
+(paired over the same validation examples), after every stage if there are more than the stage
+keeps.  Decisions are made by losses, between splits, so that they do not depend on the clock or on
+the number of threads; only a time limit that is reached does.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed, effective_n_jobs
+
+from polymargin.estimators.auto_candidates import Candidate, Table, model_size, neighbours
+from polymargin.estimators.auto_losses import class_scores_of, example_losses, mean_and_error
+from polymargin.estimators.auto_splits import Split, Stage
+from polymargin.solvers.run import Deadline
+
+__all__ = ["Entry", "Race", "Rules"]
+
+_HOPELESS_Z = 2.5
+"""Standard errors of the paired difference by which a candidate must trail to leave.  A smaller
+number drops machines that a larger training part would favour, a larger one costs fits."""
+
+_SEARCH_TOL = 1e-2  # of the fits of the race: labels hardly change below it
+_FIT_SHARE = 6.0  # a fit of the race may take a sixth of the budget,
+_FIT_RATIO = 8.0  # or this many times the median of the fits of its size, if that is more
+_COMPILING = 1.0  # seconds beyond its limit after which a fit must have waited for the compiler
+_SEEN_OFTEN = 5  # validation examples of a class that is noted when it is never predicted
+_MOST_MOVES = 8  # steps from neighbour to neighbour
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What the user asked for, as far as the race is concerned."""
+
+    objective: str
+    prefer: str
+    may_unweight: bool
+    budget: float
+    forgives: bool
+    seed: int
+    n_jobs: int | None
+    verbose: int
+
+
+@dataclass
+class Entry:
+    """A candidate and its record; ``losses`` and ``scores`` are those of the current size."""
+
+    candidate: Candidate
+    losses: list[np.ndarray] = field(default_factory=list)
+    scores: list[np.ndarray] = field(default_factory=list)
+    mean: float = float("nan")
+    error: float = float("nan")
+    n_splits: int = 0
+    train_rows: int = 0
+    seconds: list[float] = field(default_factory=list)
+    model_bytes: int = 0
+    operations: int = 0
+    was_too_slow: bool = False
+    model: Any = None
+    verdict: str = ""
+
+    @property
+    def is_alive(self) -> bool:
+        return not self.verdict
+
+
+class Race:
+    """Candidates on splits; ``entries`` in the order in which they joined."""
+
+    def __init__(
+        self,
+        X: Any,
+        y: np.ndarray,
+        label: np.ndarray,
+        fit_weight: np.ndarray | None,
+        loss_weight: np.ndarray,
+        table: Table,
+        rules: Rules,
+        deadline: Deadline,
+    ) -> None:
+        self.X, self.y, self.label = X, y, label
+        self.classes = np.unique(y)
+        self.fit_weight, self.loss_weight = fit_weight, loss_weight
+        self.table, self.rules, self.deadline = table, rules, deadline
+        self.entries: dict[Candidate, Entry] = {}
+        self.splits: list[Split] = []
+        self.best: Entry | None = None
+        self.n_fits = 0
+        self.was_cut_short = False
+
+    # -- the course ----------------------------------------------------------------------------
+
+    def run(self, stages: Sequence[Stage], candidates: Iterable[Candidate]) -> None:
+        """All stages, or as many as the time allows."""
+        for one in candidates:
+            self.entries[one] = Entry(one)
+        for number, stage in enumerate(stages):
+            if stage.is_first:
+                self._grow()
+            for split in stage.splits:
+                if number and len(self.alive) < 2:
+                    return
+                if not self._validate(self.alive, split):
+                    return
+                self._drop_hopeless(self.alive)
+            if stage.explores and not self._explore():
+                return
+            self._cut(stage.keep if number + 1 < len(stages) else len(self.entries))
+
+    @property
+    def alive(self) -> list[Entry]:
+        return [entry for entry in self.entries.values() if entry.is_alive]
+
+    def _grow(self) -> None:
+        """Another size of the training part: losses of the size before do not count."""
+        self.splits = []
+        for entry in self.alive:
+            entry.losses, entry.scores = [], []
+
+    def _validate(self, entries: Sequence[Entry], split: Split) -> bool:
+        """Every entry on a split; False, and nothing noted, if the time was over before."""
+        self.splits.append(split)
+        number = len(self.splits) - 1
+        done = self._fits(entries, [number])
+        if done == len(entries):
+            self._standings()
+            return True
+        self.was_cut_short = True
+        if done and not any(entry.n_splits for entry in entries):
+            self._settle_for_tried(entries)
+        else:
+            self.splits.pop()
+            for entry in entries:  # the standing of the last full split stays
+                del entry.losses[number:], entry.scores[number:]
+        return False
+
+    def _settle_for_tried(self, entries: Sequence[Entry]) -> None:
+        for entry in entries:
+            if not entry.losses:
+                entry.verdict = "not tried: time"
+        self._standings()
+
+    def _standings(self) -> None:
+        """Mean losses of all that took part in every split, and the leader."""
+        weight = self._weights(range(len(self.splits)))
+        for entry in self.alive:
+            if len(entry.losses) != len(self.splits):
+                continue
+            entry.mean, entry.error = mean_and_error(np.concatenate(entry.losses), weight)
+            entry.error *= np.sqrt(self._repeats())
+            entry.n_splits = len(self.splits)
+            entry.train_rows = len(self.splits[0].train)
+        self.best = min(self.ranked(), key=_rank, default=None)
+        self._say(f"{len(self.alive)} machines left, {len(self.splits)} splits")
+
+    def _repeats(self) -> float:
+        """How often a validation example was used: repeats are not new examples."""
+        rows = np.concatenate([split.test for split in self.splits])
+        return len(rows) / len(np.unique(rows))
+
+    def _weights(self, numbers: Iterable[int]) -> np.ndarray:
+        return np.concatenate([self.loss_weight[self.splits[k].test] for k in numbers])
+
+    def ranked(self) -> list[Entry]:
+        """Those with a complete record at the present size, best first."""
+        known = [e for e in self.alive if e.n_splits and not np.isnan(e.mean)]
+        most = max((e.n_splits for e in known if e.train_rows == self._rows(known)), default=0)
+        known = [e for e in known if e.train_rows == self._rows(known) and e.n_splits == most]
+        return sorted(known, key=_rank)
+
+    @staticmethod
+    def _rows(entries: Sequence[Entry]) -> int:
+        return max((entry.train_rows for entry in entries), default=0)
+
+    # -- who leaves ------------------------------------------------------------------------------
+
+    def _drop_hopeless(self, entries: Sequence[Entry]) -> None:
+        leader = self.best
+        if leader is None:
+            return
+        for entry in entries:
+            if entry is leader or len(entry.losses) != len(leader.losses):
+                continue
+            if entry.was_too_slow:
+                entry.verdict, entry.model = "time limit of a fit", None
+                continue
+            behind, noise = self._difference(entry, leader)
+            if behind > _HOPELESS_Z * noise and not self._is_in_band(entry):
+                entry.verdict = f"worse than the leader by {100.0 * behind:.2g} points"
+                if self.rules.objective == "log_loss":
+                    entry.verdict = f"worse than the leader by {behind:.2g}"
+                entry.model = None
+
+    def _difference(self, one: Entry, other: Entry) -> tuple[float, float]:
+        """Mean paired difference of losses and its standard error."""
+        gap = np.concatenate(one.losses) - np.concatenate(other.losses)
+        mean, error = mean_and_error(gap, self._weights(range(len(one.losses))))
+        return mean, error * np.sqrt(self._repeats())
+
+    def _is_in_band(self, entry: Entry) -> bool:
+        """Whether the one-standard-error rule could still choose it for being small or fast."""
+        if self.rules.prefer == "accurate" or self.best is None:
+            return False
+        return entry.mean <= self.best.mean + self.best.error
+
+    def _cut(self, keep: int) -> None:
+        ranked = self.ranked()
+        families = {e.candidate.family: e for e in reversed(ranked)}
+        for place, entry in enumerate(ranked):
+            is_spare = self._is_in_band(entry) and families[entry.candidate.family] is entry
+            if place >= keep and not is_spare:
+                entry.verdict = f"not among the best {keep}"
+                entry.model = None
+
+    # -- neighbours --------------------------------------------------------------------------------
+
+    def _explore(self) -> bool:
+        """Walk to better neighbours of the leader until there are none."""
+        for _ in range(_MOST_MOVES):
+            start = self.choice()
+            if start is None:
+                return True
+            near = neighbours(start.candidate, self.table, self.rules.may_unweight)
+            fresh = [Entry(one) for one in near if one not in self.entries]
+            if not fresh:
+                return True
+            self.entries |= {entry.candidate: entry for entry in fresh}
+            if not self._catch_up(fresh):
+                return False
+            if self.choice() is start:
+                return True
+        return True
+
+    def _catch_up(self, fresh: list[Entry]) -> bool:
+        """New entries on all splits so far; the hopeless ones only on the first."""
+        for number in range(len(self.splits)):
+            running = [entry for entry in fresh if entry.is_alive]
+            if self._fits(running, [number]) < len(running):
+                self.was_cut_short = True
+                for entry in running:
+                    entry.verdict = "not finished: time"
+                return False
+            self._drop_early(running)
+        self._standings()
+        self._drop_hopeless(fresh)
+        return True
+
+    def _drop_early(self, entries: Sequence[Entry]) -> None:
+        """Compare on the splits that the newcomers have seen."""
+        leader = self.best
+        assert leader is not None
+        for entry in entries:
+            seen = len(entry.losses)
+            if seen == len(self.splits):
+                continue
+            weight = self._weights(range(seen))
+            gap = np.concatenate(entry.losses) - np.concatenate(leader.losses[:seen])
+            behind, noise = mean_and_error(gap, weight)
+            entry.mean, entry.error = mean_and_error(np.concatenate(entry.losses), weight)
+            if behind > _HOPELESS_Z * noise:
+                entry.verdict = "worse than its neighbour"
+                entry.model = None
+
+    # -- fits --------------------------------------------------------------------------------------
+
+    def _fits(self, entries: Sequence[Entry], numbers: Sequence[int]) -> int:
+        """Train and validate; how many were done before the time was over."""
+        tasks = [(entry, k) for k in numbers for entry in entries]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            done = Parallel(n_jobs=effective_n_jobs(self.rules.n_jobs), prefer="threads")(
+                delayed(self._fit)(entry, number) for entry, number in tasks
+            )
+        return sum(done)
+
+    def _fit(self, entry: Entry, number: int) -> bool:
+        if self.n_fits and self.deadline.why_end() is not None:
+            return False
+        split = self.splits[number]
+        model = entry.candidate.build(
+            self.table, tol=_SEARCH_TOL, max_time=self._fit_limit(), random_state=self.rules.seed
+        )
+        began, limit = time.perf_counter(), float(model.max_time or 0.0)
+        weight = None if self.fit_weight is None else self.fit_weight[split.train]
+        try:
+            model.fit(self.X[split.train], self.y[split.train], weight)
+            scores = class_scores_of(model, self.X[split.test], self.classes)
+        except (ValueError, ArithmeticError, MemoryError, np.linalg.LinAlgError) as error:
+            entry.verdict = f"failed: {' '.join(str(error).split())[:80]}"
+            return True
+        seconds = time.perf_counter() - began
+        self._forgive(seconds - limit)
+        self._note(entry, split, model, scores, seconds)
+        return True
+
+    def _forgive(self, overrun: float) -> None:
+        """Time that no solver could have used: code compiled for the first time, once for all."""
+        if overrun > _COMPILING and self.rules.forgives:
+            self.deadline.started += overrun
+
+    def _note(
+        self, entry: Entry, split: Split, model: Any, scores: np.ndarray, seconds: float
+    ) -> None:
+        label, weight = self.label[split.test], self.loss_weight[split.test]
+        entry.losses.append(example_losses(self.rules.objective, scores, label, weight))
+        entry.scores.append(scores.astype(np.float32))
+        entry.seconds.append(seconds)
+        entry.model_bytes, entry.operations = model_size(model)
+        entry.model = model
+        entry.was_too_slow |= model.status_ == "max_time"
+        self.n_fits += 1
+
+    def _fit_limit(self) -> float:
+        """Seconds for one fit: a hopeless annealing must not eat the budget of the others."""
+        recent = [e.seconds[-1] for e in self.entries.values() if e.seconds]
+        usual = float(np.median(recent)) if recent else 0.0
+        return max(self.rules.budget / _FIT_SHARE, _FIT_RATIO * usual, 0.05)
+
+    # -- the choice --------------------------------------------------------------------------------
+
+    def choice(self) -> Entry | None:
+        """The best, or by the one-standard-error rule the smallest or fastest of the good ones."""
+        ranked = self.ranked()
+        if not ranked or self.rules.prefer == "accurate":
+            return ranked[0] if ranked else None
+        good = [e for e in ranked if e.mean <= ranked[0].mean + ranked[0].error]
+        if self.rules.prefer == "small":
+            return min(good, key=lambda e: (e.model_bytes, *_rank(e)))
+        return min(good, key=lambda e: (e.operations, *_rank(e)))
+
+    def validation_scores(self, entry: Entry) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Scores, class numbers and weights of the validation examples of an entry."""
+        used = range(len(entry.scores))
+        label = np.concatenate([self.label[self.splits[k].test] for k in used])
+        return np.concatenate(entry.scores).astype(np.float64), label, self._weights(used)
+
+    def never_predicted(self, entry: Entry | None) -> np.ndarray:
+        """Numbers of classes that validation has several times and the entry never names."""
+        if entry is None or not entry.scores:
+            return np.zeros(0, dtype=np.int64)
+        scores, label, _ = self.validation_scores(entry)
+        seen = np.bincount(label, minlength=len(self.classes))
+        named = np.bincount(scores.argmax(axis=1), minlength=len(self.classes))
+        return np.flatnonzero((seen >= _SEEN_OFTEN) & (named == 0))
+
+    def _say(self, text: str) -> None:
+        if self.rules.verbose and self.best is not None:
+            best = self.best.candidate
+            print(
+                f"[polymargin] {self.deadline.seconds:5.1f} s  {self.n_fits} fits  {text}; leader: "
+                f"{best.family} {best.words(self.table)}, loss {self.best.mean:.4g}",
+                flush=True,
+            )
+
+
+def _rank(entry: Entry) -> tuple[float, ...]:
+    return (round(entry.mean, 12), *entry.candidate.simplicity)
