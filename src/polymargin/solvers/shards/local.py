@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from polymargin.solvers.shards.rounds import Team
+from polymargin.solvers.shards.leader import Team
 from polymargin.solvers.shards.shard import LocalStep, Shard
 from polymargin.solvers.shards.shard_variables import Prototypes, ShardSums
 
