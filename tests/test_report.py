@@ -36,6 +36,7 @@ from polymargin import (
 )
 from polymargin.estimators.inspection import dissect, labelled
 from polymargin.plots import ConfusionDisplay
+from polymargin.plots.chart import Bars, Chart, Curve, Rule, draw_chart
 from polymargin.report import facts, measures, png, portraits, svg
 
 VOID = {"meta", "img", "br", "link", "input", "hr"}
@@ -426,7 +427,7 @@ def _umask():
 
 
 def test_folders_that_cannot_be_written(tmp_path, digits, digit_model, monkeypatch):
-    def refused(**options):
+    def refused(*args, **options):
         raise PermissionError(13, "Permission denied", "somewhere")
 
     monkeypatch.setattr("polymargin.storage.atomic.tempfile.mkstemp", refused)
@@ -534,9 +535,43 @@ def test_ticks():
     assert svg.number(1234567.0) == "1.23e6"
     assert svg.number(-0.00001) == "−1e−5"
     assert svg.number(2500.0) == "2,500"
-    chart = svg.line_chart([svg.Line(np.array([0.0]), np.array([np.nan]), "blue")], "x & y", '"<')
+    point = Curve(np.array([0.0]), np.array([np.nan]), "blue")
+    chart = svg.chart_svg(Chart("", "x & y", "", curves=(point,), words='"<'))
     Reader(chart)
     assert "x &amp; y" in chart
+
+
+def test_one_record_is_drawn_by_both():
+    """matplotlib and the SVG writer draw the same record: same places, up to each one's scale."""
+    x = np.array([1.0, 10.0, 100.0])
+    chart = Chart(
+        "",
+        "x",
+        "y",
+        curves=(Curve(x, np.array([1.0, np.inf, 3.0]), "blue", "seen"),),
+        rules=(Rule(2.0, "two"),),
+        x_log=True,
+        y_range=(0.0, 4.0),
+    )
+    drawn = svg.chart_svg(chart)
+    places = re.search(r'class="line blue" d="M([\d. L]+)"', drawn)[1].split("L")
+    (left, low), (right, high) = [tuple(map(float, place.split())) for place in places]
+    (rule,) = [float(at) for at in re.findall(r'class="rule" d="M52 ([\d.]+)H', drawn)]
+    assert rule == pytest.approx((low + high) / 2, abs=0.1)
+    assert left < right
+    assert "two" in drawn
+    plt = pytest.importorskip("matplotlib.pyplot")
+    figure, ax = plt.subplots()
+    draw_chart(chart, ax)
+    (line, ruler) = ax.lines
+    assert line.get_ydata()[[0, 2]].tolist() == [1.0, 3.0]
+    assert list(ruler.get_ydata()) == [2.0, 2.0]
+    assert ax.get_xscale() == "log"
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["seen"]
+    plt.close(figure)
+    bars = Bars(np.arange(4.0), np.array([1, 0, 2]), "orange")
+    drawn = svg.chart_svg(Chart("", "", "", bars=(bars,)))
+    assert drawn.count('class="bar orange"') == 2
 
 
 @pytest.mark.parametrize("name", ["usps", "letter"])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from polymargin.estimators.inspection import check_rows, dissect, encode_labels
+from polymargin.plots.chart import Display
 from polymargin.plots.style import axes_of, short, ticks_of
 
 __all__ = ["ConfusionDisplay"]
@@ -17,7 +19,8 @@ _MOST_TICKS = 30
 _MOST_PIXELS = 260
 
 
-class ConfusionDisplay:
+@dataclass(eq=False)
+class ConfusionDisplay(Display):
     """Which class is taken for which.
 
     Parameters
@@ -36,9 +39,8 @@ class ConfusionDisplay:
     >>> display = ConfusionDisplay.from_estimator(model, X, y)  # doctest: +SKIP
     """
 
-    def __init__(self, counts: np.ndarray, labels: np.ndarray) -> None:
-        self.counts = counts
-        self.labels = labels
+    counts: np.ndarray
+    labels: np.ndarray
 
     @property
     def row_shares(self) -> np.ndarray:
@@ -143,10 +145,10 @@ class ConfusionDisplay:
 
     def plot(self, ax: Any = None, *, title: bool = True) -> ConfusionDisplay:
         """Draw into ``ax`` (new axes if None); ``ax_`` and ``figure_`` hold them."""
-        import_size = ax is None
+        is_new = ax is None
         ax = axes_of(ax)
         Q = len(self.labels)
-        if import_size:
+        if is_new:
             side = min(3.2 + 0.32 * Q, 10.0)
             ax.figure.set_size_inches(side + 1.0, side)
         shares = np.nan_to_num(self.row_shares)
@@ -175,9 +177,7 @@ class ConfusionDisplay:
         if title:
             rate = 100.0 * self.n_errors / max(self.n_examples, 1)
             ax.set_title(f"{self.n_errors:,} of {self.n_examples:,} wrong ({rate:.2f} %)")
-        self.ax_ = ax
-        self.figure_ = ax.figure
-        return self
+        return self._keep(ax)
 
     def _write(self, ax: Any, shares: np.ndarray) -> None:
         """Counts, with their shares where there is room; nothing where nothing was counted."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from polymargin.compiled.threads import single_threaded_libraries
-from polymargin.plots.style import BLACK, BLUE, GREEN, GREY, ORANGE, axes_of
+from polymargin.plots.chart import Chart, Curve, Display, Rule, draw_chart
+from polymargin.plots.style import BLACK, GREY, axes_of
 from polymargin.radius_margin.criterion import Sample, Setting, WarmStart, evaluate
 from polymargin.radius_margin.search import part_of, plateau
 from polymargin.selection.tune_radius_margin import RadiusMarginTuning
@@ -20,7 +21,8 @@ _TOL = 1e-2
 _AROUND = 30.0  # the surface reaches at least this factor beyond the chosen point
 
 
-class CriterionDisplay:
+@dataclass(eq=False)
+class CriterionDisplay(Display):
     """The bound (28) over C and gamma with the points that a search visited.
 
     Parameters
@@ -41,27 +43,15 @@ class CriterionDisplay:
     >>> display = CriterionDisplay.from_tuning(found)  # doctest: +SKIP
     """
 
-    def __init__(
-        self,
-        C: np.ndarray | None,
-        gamma: np.ndarray | None,
-        ratio: np.ndarray,
-        path_C: np.ndarray,
-        path_gamma: np.ndarray,
-        path_ratio: np.ndarray,
-        path_start: np.ndarray,
-        chosen: tuple[float, float],
-        n_examples: int,
-    ) -> None:
-        self.C = C
-        self.gamma = gamma
-        self.ratio = ratio
-        self.path_C = path_C
-        self.path_gamma = path_gamma
-        self.path_ratio = path_ratio
-        self.path_start = path_start
-        self.chosen = chosen
-        self.n_examples = n_examples
+    C: np.ndarray | None
+    gamma: np.ndarray | None
+    ratio: np.ndarray
+    path_C: np.ndarray
+    path_gamma: np.ndarray
+    path_ratio: np.ndarray
+    path_start: np.ndarray
+    chosen: tuple[float, float]
+    n_examples: int
 
     @classmethod
     def from_tuning(
@@ -133,12 +123,10 @@ class CriterionDisplay:
         """Draw into ``ax`` (new axes if None); ``ax_`` and ``figure_`` hold them."""
         ax = axes_of(ax)
         if self.C is None or self.gamma is None:
-            self._plot_curve(ax)
+            draw_chart(self.chart(), ax)
         else:
             self._plot_surface(ax)
-        self.ax_ = ax
-        self.figure_ = ax.figure
-        return self
+        return self._keep(ax)
 
     def _plot_surface(self, ax: Any) -> None:
         height = np.ma.masked_invalid(np.log10(self.ratio))
@@ -163,40 +151,32 @@ class CriterionDisplay:
                 linewidth=1.2,
                 label="descent" if number == self.path_start.max() else None,
             )
-        self._mark(ax, *self.chosen)
-        legend = ax.legend(loc="upper left", facecolor=GREY)
-        legend.get_frame().set(alpha=0.8)
-        ax.set_xscale("log")
-        ax.set_yscale("log")
-        ax.set_xlabel("C")
-        ax.set_ylabel("gamma")
+        C, gamma = np.reshape(self.chosen, (2, 1))
+        chosen = Curve(C, gamma, "orange", "chosen", style="ring")
+        draw_chart(Chart("", "C", "gamma", (chosen,), x_log=True, y_log=True), ax)
+        ax.legend(loc="upper left", facecolor=GREY, framealpha=0.8)
         ax.set_title(f"radius-margin criterion ({self.n_examples} examples)")
 
-    def _plot_curve(self, ax: Any) -> None:
+    def chart(self) -> Chart:
+        """The curve of a single parameter."""
         name = "gamma" if self.C is None else "C"
         grid, path = (self.gamma, self.path_gamma) if self.C is None else (self.C, self.path_C)
-        ax.plot(grid, self.ratio, color=BLUE, label=f"{self.n_examples} examples")
-        ax.plot(path, self.path_ratio, "o", color=GREEN, markersize=5, label="visited")
-        ax.axhline(1.0, color=GREY, linestyle="--", label="plateau")
-        ax.axvline(self.chosen[name == "gamma"], color=ORANGE, label="chosen")
-        ax.set_xscale("log")
-        ax.set_yscale("log")
-        ax.set_xlabel(name)
-        ax.set_ylabel("bound / plateau")
-        ax.grid(alpha=0.3)
-        ax.legend(frameon=False)
-
-    def _mark(self, ax: Any, x: float, y: float) -> None:
-        ax.plot(
-            x,
-            y,
-            linestyle="none",
-            marker="D",
-            markersize=10,
-            markerfacecolor="none",
-            markeredgewidth=2,
-            color=ORANGE,
-            label="chosen",
+        assert grid is not None
+        return Chart(
+            "Radius-margin criterion",
+            name,
+            "bound / plateau",
+            curves=(
+                Curve(grid, self.ratio, "blue", f"{self.n_examples} examples", marks=False),
+                Curve(path, self.path_ratio, "green", "visited", style="dots"),
+            ),
+            rules=(
+                Rule(1.0, "plateau"),
+                Rule(self.chosen[name == "gamma"], "chosen", is_upright=True),
+            ),
+            x_log=True,
+            y_log=True,
+            words=f"Line chart of the radius-margin bound over {name}.",
         )
 
 

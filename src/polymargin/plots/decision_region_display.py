@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from polymargin.estimators.inspection import (
     input_names,
     margin_target,
 )
+from polymargin.plots.chart import Display
 from polymargin.plots.planes import Plane, find_plane
 from polymargin.plots.style import BLACK, axes_of, class_colours, class_markers, short
 
@@ -28,7 +30,8 @@ _MOST_ARROWS = 40
 _SMALLEST_NAMED = 0.004
 
 
-class DecisionRegionDisplay:
+@dataclass(eq=False)
+class DecisionRegionDisplay(Display):
     """Which class wins where, with prototypes or support vectors and the margin.
 
     Parameters
@@ -69,39 +72,21 @@ class DecisionRegionDisplay:
     >>> display = DecisionRegionDisplay.from_estimator(model, X, y)  # doctest: +SKIP
     """
 
-    def __init__(
-        self,
-        x: np.ndarray,
-        y: np.ndarray,
-        winner: np.ndarray,
-        lead: np.ndarray | None,
-        cell: np.ndarray | None,
-        plane: Plane,
-        points: np.ndarray,
-        own: np.ndarray,
-        prototype_points: np.ndarray,
-        prototype_directions: np.ndarray,
-        prototype_owner: np.ndarray,
-        support: np.ndarray,
-        margin: float | None,
-        agreement: float,
-        labels: np.ndarray,
-    ) -> None:
-        self.x = x
-        self.y = y
-        self.winner = winner
-        self.lead = lead
-        self.cell = cell
-        self.plane = plane
-        self.points = points
-        self.own = own
-        self.prototype_points = prototype_points
-        self.prototype_directions = prototype_directions
-        self.prototype_owner = prototype_owner
-        self.support = support
-        self.margin = margin
-        self.agreement = agreement
-        self.labels = labels
+    x: np.ndarray
+    y: np.ndarray
+    winner: np.ndarray
+    lead: np.ndarray | None
+    cell: np.ndarray | None
+    plane: Plane
+    points: np.ndarray
+    own: np.ndarray
+    prototype_points: np.ndarray
+    prototype_directions: np.ndarray
+    prototype_owner: np.ndarray
+    support: np.ndarray
+    margin: float | None
+    agreement: float
+    labels: np.ndarray
 
     @classmethod
     def from_estimator(
@@ -227,9 +212,7 @@ class DecisionRegionDisplay:
         if self.plane.held:
             note = f"{self.plane.held}; labels agree for {100 * self.agreement:.0f} %"
             ax.set_title(note, fontsize=9, color="#444444")
-        self.ax_ = ax
-        self.figure_ = ax.figure
-        return self
+        return self._keep(ax)
 
     def _draw_regions(self, ax: Any, colours: list[Any]) -> None:
         from matplotlib.colors import to_rgb

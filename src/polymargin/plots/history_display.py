@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from polymargin.estimators.inspection import dissect
-from polymargin.plots.style import AMBER, BLUE, GREEN, GREY, ORANGE, axes_of
+from polymargin.plots.chart import Chart, Curve, Display, Rule, draw_chart
+from polymargin.plots.style import axes_of
 
 __all__ = ["HistoryDisplay"]
 
-_TITLES = {
-    "objective": "objective",
-    "energy": "energy",
-    "gap": "relative duality gap",
-    "temperature": "temperature / C",
-}
-_AXES = {"seconds": "seconds", "iteration": "iteration"}
+_AXES = ("seconds", "iteration")
 
 
-class HistoryDisplay:
+@dataclass(eq=False)
+class HistoryDisplay(Display):
     """The progress of a fit, one entry per check of the certificate.
 
     Parameters
@@ -48,27 +45,15 @@ class HistoryDisplay:
     >>> display = HistoryDisplay.from_estimator(model, x="iteration")  # doctest: +SKIP
     """
 
-    def __init__(
-        self,
-        seconds: np.ndarray,
-        iteration: np.ndarray,
-        primal: np.ndarray,
-        dual: np.ndarray,
-        gap: np.ndarray,
-        energy: np.ndarray | None = None,
-        temperature: np.ndarray | None = None,
-        tol: float | None = None,
-        status: str = "",
-    ) -> None:
-        self.seconds = seconds
-        self.iteration = iteration
-        self.primal = primal
-        self.dual = dual
-        self.gap = gap
-        self.energy = energy
-        self.temperature = temperature
-        self.tol = tol
-        self.status = status
+    seconds: np.ndarray
+    iteration: np.ndarray
+    primal: np.ndarray
+    dual: np.ndarray
+    gap: np.ndarray
+    energy: np.ndarray | None = None
+    temperature: np.ndarray | None = None
+    tol: float | None = None
+    status: str = ""
 
     @property
     def quantities(self) -> tuple[str, ...]:
@@ -136,19 +121,14 @@ class HistoryDisplay:
             raise ValueError(f"x must be 'seconds' or 'iteration', got {x!r}.")
         chosen = self._chosen(quantities)
         axes = _divided(ax, len(chosen))
-        when = self.seconds if x == "seconds" else self.iteration
+        charts = {name: self.chart(name, x) for name in chosen}
         for one, name in zip(axes, chosen, strict=True):
-            getattr(self, f"_draw_{name}")(one, when)
-            one.set_ylabel(_TITLES[name])
-            one.grid(alpha=0.3)
-            one.spines[["top", "right"]].set_visible(False)
+            draw_chart(charts[name], one)
             if one is not axes[-1]:
                 one.tick_params(labelbottom=False)
-        axes[-1].set_xlabel(_AXES[x])
+                one.set_xlabel("")
         self.axes_ = np.asarray(axes, dtype=object)
-        self.ax_ = axes[0]
-        self.figure_ = axes[0].figure
-        return self
+        return self._keep(axes[0])
 
     def _chosen(self, quantities: Any) -> list[str]:
         if quantities is None:
@@ -163,57 +143,60 @@ class HistoryDisplay:
             raise ValueError("quantities is empty; name at least one.")
         return chosen
 
-    def _draw_objective(self, ax: Any, when: np.ndarray) -> None:
-        style = {"marker": ".", "markersize": 5, "linewidth": 1.5}
-        ax.plot(when, _finite(self.primal), color=BLUE, label="this model (primal)", **style)
-        ax.plot(when, _finite(self.dual), color=ORANGE, label="proven bound (dual)", **style)
-        both = np.isfinite(self.primal) & np.isfinite(self.dual)
-        ax.fill_between(
-            when[both],
-            self.dual[both],
-            self.primal[both],
-            color=GREY,
-            alpha=0.15,
-            linewidth=0,
-            label="the best possible is in here",
-        )
-        ax.set_ylim(*self.range_of_objective())
-        ax.legend(frameon=False, fontsize=9)
-
-    def _draw_energy(self, ax: Any, when: np.ndarray) -> None:
-        energy = _finite(self.energy)
-        ax.plot(when, energy, color=BLUE, marker=".", markersize=5)
-        low, high = np.nanmin(energy, initial=np.inf), np.nanmax(energy, initial=0.0)
-        if 0.0 < low < 0.4 * high:  # the whole curve, its end readable beside its beginning
-            ax.set_yscale("log")
-
-    def _draw_gap(self, ax: Any, when: np.ndarray) -> None:
-        gap = np.where(self.gap > 0, self.gap, np.nan)
-        ax.plot(when, _finite(gap), color=GREEN, marker=".", markersize=5)
-        if np.isfinite(gap).any():
-            ax.set_yscale("log")
-        if self.tol is not None:
-            ax.axhline(self.tol, color=GREY, linestyle="--", linewidth=1)
-            ax.annotate(
-                f"tol = {self.tol:g}",
-                (0.0, self.tol),
-                xycoords=("axes fraction", "data"),
-                xytext=(4, 3),
-                textcoords="offset points",
-                ha="left",
-                fontsize=8,
-                color="#555555",
+    def chart(self, quantity: str, x: str = "seconds") -> Chart:
+        """One of the quantities against time or iterations."""
+        when, ending = getattr(self, x), f"over {len(self.seconds)} checks, ending at"
+        if quantity == "objective":
+            return Chart(
+                "Objective",
+                x,
+                "objective",
+                curves=(
+                    Curve(when, self.primal, "blue", "this model (primal)", filled_to=self.dual),
+                    Curve(when, self.dual, "orange", "proven lower bound (dual)"),
+                ),
+                y_range=self.range_of_objective(),
+                words=f"Line chart: the value of the model and its proven lower bound {ending} "
+                f"{_known(self.primal)} and {_known(self.dual)}.",
+                caption="The best possible value lies in the tinted area.",
             )
+        if quantity == "energy":
+            assert self.energy is not None
+            low, high = np.nanmin(self.energy, initial=np.inf), np.nanmax(self.energy, initial=0.0)
+            return Chart(
+                "Energy",
+                x,
+                "energy",
+                curves=(Curve(when, self.energy, "blue"),),
+                # the whole curve, its end readable beside its beginning
+                y_log=bool(0.0 < low < 0.4 * high < np.inf),
+                words=f"Line chart: the energy {ending} {_known(self.energy)}.",
+            )
+        if quantity == "gap":
+            return Chart(
+                "Relative duality gap",
+                x,
+                "relative duality gap",
+                curves=(Curve(when, self.gap, "green"),),
+                rules=() if self.tol is None else (Rule(self.tol, f"tol = {self.tol:g}"),),
+                y_log=True,
+                words=f"Line chart: the relative duality gap {ending} {_known(self.gap)}.",
+            )
+        assert self.temperature is not None
+        high = float(self.temperature.max(initial=0.0)) or 1.0
+        return Chart(
+            "Temperature, in units of C",
+            x,
+            "temperature / C",
+            curves=(Curve(when, self.temperature, "amber", style="steps"),),
+            y_range=(0.0, 1.05 * high),
+            words="Line chart: the temperature of the annealing falls to zero.",
+        )
 
-    def _draw_temperature(self, ax: Any, when: np.ndarray) -> None:
-        ax.plot(when, self.temperature, color=AMBER, marker=".", markersize=5, drawstyle="steps")
-        ax.set_ylim(bottom=0.0)
 
-
-def _finite(values: np.ndarray | None) -> np.ndarray:
-    assert values is not None
-    values = np.asarray(values, dtype=np.float64)
-    return np.where(np.isfinite(values), values, np.nan)
+def _known(values: np.ndarray) -> str:
+    """The last number, or the word for none."""
+    return f"{values[-1]:.6g}" if len(values) and np.isfinite(values[-1]) else "unknown"
 
 
 def _divided(ax: Any, count: int) -> list[Any]:

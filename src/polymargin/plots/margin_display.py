@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,14 +16,16 @@ from polymargin.estimators.inspection import (
     margin_target,
     two_columns,
 )
-from polymargin.plots.style import AMBER, BLACK, BLUE, ORANGE, axes_of
+from polymargin.plots.chart import Bars, Chart, Display, Rule, draw_chart
+from polymargin.plots.style import axes_of
 
 __all__ = ["MarginDistributionDisplay"]
 
 _TAIL = 0.002  # share of the examples on each side that may fall into the outermost bins
 
 
-class MarginDistributionDisplay:
+@dataclass(eq=False)
+class MarginDistributionDisplay(Display):
     """Histogram of f_y - max_{r != y} f_r: how clearly examples are classified.
 
     A negative margin is a wrong label.  A margin below ``target`` is paid for in training: the
@@ -47,9 +50,8 @@ class MarginDistributionDisplay:
     >>> display = MarginDistributionDisplay.from_estimator(model, X, y)  # doctest: +SKIP
     """
 
-    def __init__(self, margins: np.ndarray, target: float | None = None) -> None:
-        self.margins = margins
-        self.target = target
+    margins: np.ndarray
+    target: float | None = None
 
     @property
     def known(self) -> np.ndarray:
@@ -156,46 +158,39 @@ class MarginDistributionDisplay:
         counts = np.histogram(np.where(inside == 0.0, -1e-12 * width, inside), edges)[0]
         return counts, edges
 
-    def plot(self, ax: Any = None, *, bins: int = 60) -> MarginDistributionDisplay:
-        """Draw into ``ax`` (new axes if None); ``ax_`` and ``figure_`` hold them."""
-        ax = axes_of(ax)
+    def chart(self, bins: int = 60) -> Chart:
+        """The histogram in up to three colours."""
         counts, edges = self.histogram(bins)
         middle = 0.5 * (edges[1:] + edges[:-1])
         level = 0.0 if self.target is None else self.target
+        clear = "right" if self.target is None else "clearly right"
         parts = [
-            (middle < 0, ORANGE, "///", f"wrong: {self.n_wrong:,}"),
-            ((middle > 0) & (middle < level), AMBER, "...", f"slack: {self.n_slack:,}"),
-            (middle > level, BLUE, "", f"clear: {self.n_clear:,}"),
+            (middle < 0, "orange", f"wrong: {self.n_wrong:,}"),
+            (middle > level, "blue", f"{clear}: {self.n_clear:,}"),
         ]
-        if self.target is None:
-            parts = [parts[0], (parts[2][0], BLUE, "", f"right: {self.n_clear:,}")]
-        for where, colour, hatch, name in parts:
-            ax.bar(
-                middle[where],
-                counts[where],
-                np.diff(edges)[where],
-                color=colour,
-                hatch=hatch,
-                edgecolor="white",
-                linewidth=0.3,
-                label=name,
-            )
-        ax.axvline(0.0, color=BLACK, linewidth=1.0)
+        rules = [Rule(0.0, is_upright=True, style="solid")]
+        caption = "Left of 0 the label is wrong."
         if self.target is not None:
-            if edges[0] < level:
-                ax.axvspan(edges[0], level, color=AMBER, alpha=0.08, zorder=0)
-            ax.axvline(
-                level,
-                color=BLACK,
-                linewidth=1.0,
-                linestyle="--",
-                label=f"margin asked for: {level:.3g}",
-            )
-        ax.set_xlim(edges[0], edges[-1])
-        ax.set_xlabel("margin: own score − best rival score")
-        ax.set_ylabel("examples")
-        ax.legend(frameon=False, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2)
-        ax.spines[["top", "right"]].set_visible(False)
-        self.ax_ = ax
-        self.figure_ = ax.figure
-        return self
+            name = f"right, but inside the margin: {self.n_slack:,}"
+            parts.insert(1, ((middle > 0) & (middle < level), "amber", name))
+            rules.append(Rule(level, is_upright=True))
+            caption += f" The dashed line is the margin that training asks for, {level:.3g}."
+        return Chart(
+            "Margins",
+            "margin: own score − best rival score",
+            "examples",
+            bars=tuple(
+                Bars(edges, np.where(where, counts, 0), colour, name)
+                for where, colour, name in parts
+            ),
+            rules=tuple(rules),
+            x_range=(float(edges[0]), float(edges[-1])),
+            words="Histogram of margins. " + "; ".join(name for *_, name in parts) + ".",
+            caption=caption,
+        )
+
+    def plot(self, ax: Any = None, *, bins: int = 60) -> MarginDistributionDisplay:
+        """Draw into ``ax`` (new axes if None); ``ax_`` and ``figure_`` hold them."""
+        ax = axes_of(ax)
+        draw_chart(self.chart(bins), ax)
+        return self._keep(ax)

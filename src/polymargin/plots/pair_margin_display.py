@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from polymargin.plots.style import BLUE, GREY, ORANGE, axes_of
+from polymargin.plots.chart import Chart, ChartDisplay, Curve, Display
+from polymargin.plots.style import axes_of
 
 __all__ = ["PairMarginsDisplay", "SlackDistributionDisplay"]
 
 
-class PairMarginsDisplay:
+@dataclass(eq=False)
+class PairMarginsDisplay(Display):
     """Geometrical margins between class pairs (9.1) as a table in colour.
 
     Parameters
@@ -24,10 +27,9 @@ class PairMarginsDisplay:
         Examples that are not classified correctly and not counted.
     """
 
-    def __init__(self, classes: np.ndarray, geometric: np.ndarray, errors: int) -> None:
-        self.classes = classes
-        self.geometric = geometric
-        self.errors = errors
+    classes: np.ndarray
+    geometric: np.ndarray
+    errors: int
 
     @classmethod
     def record(cls, model: Any, X: Any, y: Any) -> PairMarginsDisplay:
@@ -76,12 +78,11 @@ class PairMarginsDisplay:
             + (f"\n({self.errors} misclassified examples left out)" if self.errors else ""),
             fontsize="medium",
         )
-        self.ax_ = ax
-        self.figure_ = ax.figure
-        return self
+        return self._keep(ax)
 
 
-class SlackDistributionDisplay:
+@dataclass(eq=False)
+class SlackDistributionDisplay(ChartDisplay):
     """How the losses of examples are distributed: the share of examples that lose more than x.
 
     Parameters
@@ -90,9 +91,8 @@ class SlackDistributionDisplay:
     margins : (n,) score of the own class minus the best of the others.
     """
 
-    def __init__(self, losses: np.ndarray, margins: np.ndarray) -> None:
-        self.losses = losses
-        self.margins = margins
+    losses: np.ndarray
+    margins: np.ndarray
 
     @classmethod
     def record(cls, model: Any, X: Any, y: Any) -> SlackDistributionDisplay:
@@ -107,32 +107,25 @@ class SlackDistributionDisplay:
         """Draw the losses of a fitted machine on examples."""
         return cls.record(model, X, y).plot(ax)
 
-    def plot(self, ax: Any = None) -> SlackDistributionDisplay:
-        """Draw into ``ax`` (new axes if None); ``ax_`` and ``figure_`` hold them."""
-        ax = axes_of(ax)
-        n = len(self.losses)
-        share = 100.0 * np.arange(n, 0, -1) / n
-        for chosen, colour, label in (
-            (self.margins > 0.0, BLUE, "classified correctly"),
-            (self.margins <= 0.0, ORANGE, "errors and ties"),
-        ):
-            losses = np.sort(self.losses[chosen])
-            height = 100.0 * np.arange(len(losses), 0, -1) / n
-            ax.step(losses, height, where="post", color=colour, label=f"{label} ({len(losses)})")
-        ax.step(
-            np.sort(self.losses),
-            share,
-            where="post",
-            color=GREY,
-            linestyle="--",
-            label="all",
-            zorder=1,
+    def chart(self) -> Chart:
+        """Shares of all examples on a logarithmic axis, right and wrong ones apart."""
+        n, right = len(self.losses), self.margins > 0.0
+        groups = (
+            (right, "blue", "classified correctly", "steps"),
+            (~right, "orange", "errors and ties", "steps"),
+            (np.ones(n, dtype=bool), "grey", "all", "dashed"),
         )
-        ax.set_yscale("log")
-        ax.set_xlabel("loss of an example")
-        ax.set_ylabel("examples that lose at least as much (%)")
-        ax.grid(alpha=0.3)
-        ax.legend(frameon=False)
-        self.ax_ = ax
-        self.figure_ = ax.figure
-        return self
+        curves = []
+        for chosen, colour, name, style in groups:
+            losses = np.sort(self.losses[chosen])
+            share = 100.0 * np.arange(len(losses), 0, -1) / n
+            name = f"{name} ({len(losses)})"
+            curves.append(Curve(losses, share, colour, name, style, marks=False))
+        return Chart(
+            "Losses",
+            "loss of an example",
+            "examples that lose at least as much (%)",
+            curves=tuple(curves),
+            y_log=True,
+            words="Curves of the share of examples that lose at least as much.",
+        )

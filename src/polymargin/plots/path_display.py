@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from polymargin.plots.style import BLACK, BLUE, GREEN, GREY, ORANGE, axes_of
+from polymargin.plots.chart import Chart, ChartDisplay, Curve, Rule
+from polymargin.plots.style import GREEN
 
 __all__ = ["RegularizationPathDisplay"]
 
 
-class RegularizationPathDisplay:
+@dataclass(eq=False)
+class RegularizationPathDisplay(ChartDisplay):
     """Errors and share of support vectors along a regularisation path, solved points marked.
 
     Parameters
@@ -30,23 +33,13 @@ class RegularizationPathDisplay:
     >>> display = RegularizationPathDisplay.from_path(path)  # doctest: +SKIP
     """
 
-    def __init__(
-        self,
-        Cs: np.ndarray,
-        training_error: np.ndarray,
-        validation_error: np.ndarray | None,
-        support_share: np.ndarray,
-        relative_gap: np.ndarray,
-        solved: np.ndarray,
-        tol: float,
-    ) -> None:
-        self.Cs = Cs
-        self.training_error = training_error
-        self.validation_error = validation_error
-        self.support_share = support_share
-        self.relative_gap = relative_gap
-        self.solved = solved
-        self.tol = tol
+    Cs: np.ndarray
+    training_error: np.ndarray
+    validation_error: np.ndarray | None
+    support_share: np.ndarray
+    relative_gap: np.ndarray
+    solved: np.ndarray
+    tol: float
 
     @classmethod
     def record(cls, path: Any) -> RegularizationPathDisplay:
@@ -67,48 +60,47 @@ class RegularizationPathDisplay:
         """Draw what ``regularization_path`` returned."""
         return cls.record(path).plot(ax)
 
+    def chart(self) -> Chart:
+        """Errors in percent over C; dots are solved points, lines certified mixtures."""
+        errors = [(self.training_error, "blue", "training error")]
+        rules: tuple[Rule, ...] = ()
+        if self.validation_error is not None:
+            errors.append((self.validation_error, "orange", "validation error"))
+            best = int(self.validation_error.argmin())
+            lowest = f"lowest: {100.0 * self.validation_error[best]:.2f} %, C = {self.Cs[best]:.3g}"
+            rules = (Rule(float(self.Cs[best]), lowest, is_upright=True),)
+        at = self.solved
+        curves = [
+            Curve(self.Cs, 100.0 * error, colour, name, marks=False)
+            for error, colour, name in errors
+        ]
+        curves += [
+            Curve(self.Cs[at], 100.0 * error[at], colour, style="dots")
+            for error, colour, _ in errors
+        ]
+        highest = max(float(error.max(initial=0.0)) for error, *_ in errors)
+        return Chart(
+            f"{len(self.Cs)} points, {int(at.sum())} solved (dots), "
+            f"relative gap at most {self.relative_gap.max():.1e}",
+            "C",
+            "error (%)",
+            curves=tuple(curves),
+            rules=rules,
+            x_log=True,
+            y_range=(0.0, 108.0 * highest or 1.0),
+            words="Line chart of the errors along a path of C.",
+        )
+
     def plot(self, ax: Any = None) -> RegularizationPathDisplay:
         """Draw into ``ax`` (new axes if None); ``ax_`` and ``figure_`` hold them.
 
         The share of support vectors has an axis of its own on the right.
         """
-        ax = axes_of(ax)
-        self._curve(ax, self.training_error, BLUE, "training error")
-        if self.validation_error is not None:
-            self._curve(ax, self.validation_error, ORANGE, "validation error")
-            best = int(self.validation_error.argmin())
-            lowest = 100.0 * self.validation_error[best]
-            ax.axvline(
-                self.Cs[best],
-                color=GREY,
-                linewidth=1,
-                linestyle=":",
-                label=f"lowest validation error: {lowest:.2f} % at C = {self.Cs[best]:.3g}",
-            )
-        right = ax.twinx()
+        super().plot(ax)
+        self.ax_.set_title(self.chart().title, fontsize="medium")
+        right = self.support_ax_ = self.ax_.twinx()
         right.plot(self.Cs, 100.0 * self.support_share, color=GREEN, linestyle="--")
         right.set_ylabel("support vectors (%)", color=GREEN)
         right.set_ylim(0.0, 105.0)
         right.spines["top"].set_visible(False)
-        marks = ax.plot([], [], "o", color=BLACK, markersize=4)[0]
-        marks.set_label("solved (other points: certified mixtures)")
-        ax.set_xscale("log")
-        ax.set_xlabel("C")
-        ax.set_ylabel("error (%)")
-        ax.set_ylim(bottom=0.0)
-        ax.grid(alpha=0.3)
-        ax.set_title(
-            f"{len(self.Cs)} points, {int(self.solved.sum())} solved, "
-            f"relative gap at most {self.relative_gap.max():.1e}",
-            fontsize="medium",
-        )
-        ax.plot([], [], color=GREEN, linestyle="--", label="support vectors (right)")
-        ax.legend(frameon=False, fontsize="small")
-        self.ax_, self.support_ax_ = ax, right
-        self.figure_ = ax.figure
         return self
-
-    def _curve(self, ax: Any, error: np.ndarray, colour: str, label: str) -> None:
-        ax.plot(self.Cs, 100.0 * error, color=colour, label=label)
-        at = self.solved
-        ax.plot(self.Cs[at], 100.0 * error[at], "o", color=colour, markersize=3)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import textwrap
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from polymargin.estimators.inspection import Parts, dissect, prototypes_of
+from polymargin.plots.chart import Display
 from polymargin.plots.style import GREY, ORANGE, axes_of, short
 
 __all__ = ["PrototypeImagesDisplay", "image_shape"]
@@ -38,7 +40,8 @@ def image_shape(n_features: int, shape: Any = None) -> tuple[int, int]:
     return rows, columns
 
 
-class PrototypeImagesDisplay:
+@dataclass(eq=False)
+class PrototypeImagesDisplay(Display):
     """The prototypes of a linear model as images; those that win nothing are crossed out.
 
     Weights are drawn in blue (they speak for the class) and red (against it) around white.
@@ -63,19 +66,11 @@ class PrototypeImagesDisplay:
     >>> display = PrototypeImagesDisplay.from_estimator(model)  # doctest: +SKIP
     """
 
-    def __init__(
-        self,
-        images: np.ndarray,
-        owner: np.ndarray,
-        alive: np.ndarray,
-        labels: np.ndarray,
-        are_points: bool = False,
-    ) -> None:
-        self.images = images
-        self.owner = owner
-        self.alive = alive
-        self.labels = labels
-        self.are_points = are_points
+    images: np.ndarray
+    owner: np.ndarray
+    alive: np.ndarray
+    labels: np.ndarray
+    are_points: bool = False
 
     @classmethod
     def from_estimator(
@@ -170,9 +165,7 @@ class PrototypeImagesDisplay:
         dead = int((~self.alive).sum())
         if dead:
             ax.set_xlabel(f"crossed out: {dead} of {len(self.alive)} prototypes win no example")
-        self.ax_ = ax
-        self.figure_ = ax.figure
-        return self
+        return self._keep(ax)
 
     def _scaled(self, scale: str) -> np.ndarray:
         """Weights within [-1, 1] around 0, mixtures of examples within [0, 1]."""

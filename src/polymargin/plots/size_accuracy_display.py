@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from polymargin.plots.style import BLUE, ORANGE, axes_of
+from polymargin.plots.chart import Chart, ChartDisplay, Curve
+from polymargin.plots.style import bytes_text
 
 __all__ = ["SizeAccuracyDisplay"]
 
 
-class SizeAccuracyDisplay:
+@dataclass(eq=False)
+class SizeAccuracyDisplay(ChartDisplay):
     """Validation error against the size of the model: what another prototype buys.
 
     Parameters
@@ -31,21 +34,12 @@ class SizeAccuracyDisplay:
     >>> display = SizeAccuracyDisplay.from_estimator(search)  # doctest: +SKIP
     """
 
-    def __init__(
-        self,
-        n_prototypes: np.ndarray,
-        error: np.ndarray,
-        spread: np.ndarray,
-        C: np.ndarray,
-        model_bytes: np.ndarray,
-        chosen: int,
-    ) -> None:
-        self.n_prototypes = n_prototypes
-        self.error = error
-        self.spread = spread
-        self.C = C
-        self.model_bytes = model_bytes
-        self.chosen = chosen
+    n_prototypes: np.ndarray
+    error: np.ndarray
+    spread: np.ndarray
+    C: np.ndarray
+    model_bytes: np.ndarray
+    chosen: int
 
     @classmethod
     def from_estimator(cls, estimator: Any, ax: Any = None) -> SizeAccuracyDisplay:
@@ -68,48 +62,32 @@ class SizeAccuracyDisplay:
         chosen = int(np.searchsorted(sizes, estimator.n_prototypes_))
         return cls(sizes, chosen=chosen, **columns)
 
-    def plot(self, ax: Any = None) -> SizeAccuracyDisplay:
-        """Draw into ``ax`` (new axes if None); ``ax_`` and ``figure_`` hold them."""
-        ax = axes_of(ax)
-        percent, spread = 100.0 * self.error, 100.0 * self.spread
-        ax.errorbar(
-            self.n_prototypes,
-            percent,
-            yerr=spread,
-            color=BLUE,
-            marker="o",
-            capsize=3,
-            label="mean and deviation over folds",
+    def chart(self) -> Chart:
+        """The error in percent over the number of prototypes."""
+        percent, best = 100.0 * self.error, slice(self.chosen, self.chosen + 1)
+        sizes = zip(self.n_prototypes, self.model_bytes, strict=True)
+        return Chart(
+            "Validation error (%) by prototypes per class",
+            "prototypes per class, size of the model",
+            "validation error (%)",
+            curves=(
+                Curve(
+                    self.n_prototypes,
+                    percent,
+                    "blue",
+                    "mean and deviation over folds",
+                    spread=100.0 * self.spread,
+                ),
+                Curve(self.n_prototypes[best], percent[best], "orange", "chosen", style="ring"),
+            ),
+            x_log=True,
+            y_range=(0.0, 1.08 * max(float(np.nanmax(percent + 100.0 * self.spread)), 1e-9)),
+            x_ticks=tuple((float(q), f"{q}\n{bytes_text(size)}") for q, size in sizes),
+            words="Line chart of the validation error: "
+            + "; ".join(
+                f"{count} prototypes per class {value:.2f} %"
+                for count, value in zip(self.n_prototypes, percent, strict=True)
+            ),
+            caption="Mean and standard deviation over the folds of the training data, at the best "
+            f"C of each size. Chosen: {self.n_prototypes[self.chosen]} prototypes per class.",
         )
-        ax.plot(
-            self.n_prototypes[self.chosen],
-            percent[self.chosen],
-            linestyle="none",
-            marker="D",
-            markersize=10,
-            markerfacecolor="none",
-            markeredgewidth=2,
-            color=ORANGE,
-            label="chosen",
-        )
-        ax.set_xscale("log")
-        labels = [
-            f"{q}\n{_bytes(size)}"
-            for q, size in zip(self.n_prototypes, self.model_bytes, strict=True)
-        ]
-        ax.set_xticks(self.n_prototypes, labels)
-        ax.minorticks_off()
-        ax.set_xlabel("prototypes per class, size of the model")
-        ax.set_ylabel("validation error (%)")
-        ax.set_ylim(bottom=0.0)
-        ax.grid(alpha=0.3)
-        ax.legend(frameon=False)
-        self.ax_ = ax
-        self.figure_ = ax.figure
-        return self
-
-
-def _bytes(size: float) -> str:
-    if not np.isfinite(size):
-        return "-"
-    return f"{size / 1000:.3g} kB" if size < 1e6 else f"{size / 1e6:.3g} MB"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from polymargin._extras import need
 
 __all__ = [
@@ -17,6 +19,7 @@ __all__ = [
     "PURPLE",
     "SKY",
     "axes_of",
+    "bytes_text",
     "class_colours",
     "class_markers",
     "short",
@@ -66,6 +69,15 @@ def class_markers(labels: Any) -> list[str]:
     ):
         return [rf"$\mathdefault{{{text}}}$" for text in texts]
     return [_MARKERS[k % len(_MARKERS)] for k in range(len(texts))]
+
+
+def bytes_text(size: float) -> str:
+    """A size for people."""
+    if not np.isfinite(size):
+        return "unknown"
+    if size < 1000:
+        return f"{size:.0f} bytes"
+    return f"{size / 1000:.3g} kB" if size < 1e6 else f"{size / 1e6:.3g} MB"
 
 
 def ticks_of(n: int, most: int) -> list[int]:

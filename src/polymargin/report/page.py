@@ -19,15 +19,18 @@ from polymargin.estimators.inspection import (
     margin_target,
     prototypes_of,
 )
+from polymargin.plots.chart import Chart
 from polymargin.plots.confusion_display import ConfusionDisplay
 from polymargin.plots.decision_region_display import DecisionRegionDisplay
 from polymargin.plots.history_display import HistoryDisplay
 from polymargin.plots.margin_display import MarginDistributionDisplay
 from polymargin.plots.prototype_images_display import image_shape as checked_shape
 from polymargin.plots.size_accuracy_display import SizeAccuracyDisplay
+from polymargin.plots.style import bytes_text
 from polymargin.problem.validation import check_number
-from polymargin.report import charts, facts, measures, portraits
+from polymargin.report import facts, measures, portraits
 from polymargin.report.png import share_image
+from polymargin.report.svg import chart_svg, map_svg
 from polymargin.storage.atomic import atomic_file
 
 __all__ = ["render_report", "write_report"]
@@ -152,7 +155,7 @@ def render_report(
         warnings=proof.warnings + _warnings(parts, examples, per_class, X_train),
         rows=facts.describe(parts, examples.X, X_train, seconds),
         parameters=facts.parameter_rows(parts.last),
-        size=charts.bytes_text(measures.model_size(parts)),
+        size=bytes_text(measures.model_size(parts)),
         has_steps=bool(parts.steps),
         speed=measures.speed(model, examples.X),
         confusion=_confusion(confusion),
@@ -182,6 +185,7 @@ def _template() -> Any:
     environment.filters["label"] = lambda value: facts.short(str(value), 24)
     environment.filters["percent"] = _percent
     environment.filters["figure"] = _figure
+    environment.filters["svg"] = lambda chart: jinja2.utils.markupsafe.Markup(chart_svg(chart))
     text = files("polymargin.report").joinpath(_TEMPLATE).read_text(encoding="utf-8")
     return environment.from_string(text)
 
@@ -292,26 +296,29 @@ def _part_name(last: Any) -> str:
     return "Support vectors" if hasattr(last, "dual_coef_") else ""
 
 
-def _history(model: Any, parts: Parts) -> list[charts.Chart]:
-    if not hasattr(parts.last, "history_"):
+def _history(model: Any, parts: Parts) -> list[Chart]:
+    if not len(getattr(parts.last, "history_", {}).get("seconds", ())):
         return []
-    return charts.history_charts(HistoryDisplay.record(model))
+    record = HistoryDisplay.record(model)
+    return [record.chart(name) for name in record.quantities]
 
 
-def _margins(model: Any, examples: Labelled) -> charts.Chart | None:
-    if examples.margins is None:
+def _margins(model: Any, examples: Labelled) -> Chart | None:
+    if examples.margins is None or not np.isfinite(examples.margins).any():
         return None
-    return charts.margin_chart(MarginDistributionDisplay(examples.margins, margin_target(model)))
+    return MarginDistributionDisplay(examples.margins, margin_target(model)).chart(48)
 
 
-def _size_curve(parts: Parts) -> charts.Chart | None:
+def _size_curve(parts: Parts) -> Chart | None:
     if not hasattr(parts.last, "results_") or not hasattr(parts.last, "n_prototypes_"):
         return None
-    return charts.size_chart(SizeAccuracyDisplay.record(parts.last))
+    return SizeAccuracyDisplay.record(parts.last).chart()
 
 
-def _regions(model: Any, parts: Parts, examples: Labelled, names: list[str]) -> charts.Chart | None:
-    """A map, where two features and a few classes allow one without holding anything fixed."""
+def _regions(
+    model: Any, parts: Parts, examples: Labelled, names: list[str]
+) -> tuple[str, str] | None:
+    """A map and its caption, where nothing must be held fixed to draw one."""
     kernel = getattr(getattr(parts.last, "_kernel", None), "name", "")
     few = len(parts.last.classes_) <= _MOST_MAP_CLASSES
     if examples.X.shape[1] != 2 or not few or kernel == "precomputed":
@@ -319,7 +326,9 @@ def _regions(model: Any, parts: Parts, examples: Labelled, names: list[str]) -> 
     record = DecisionRegionDisplay.record(
         model, examples.X, examples.y, resolution=_MAP_RESOLUTION, feature_names=names
     )
-    return charts.region_chart(record)
+    first, second = (facts.short(name, 40) for name in record.plane.names)
+    caption = f"Across: {first}; up: {second}. Tints are predictions, dots measured examples."
+    return map_svg(record), caption
 
 
 def _prototypes(
