@@ -73,6 +73,9 @@ class _Axis(NamedTuple):
         if not self.is_log:
             return [(value, number(value)) for value in nice_ticks(self.low, self.high, most)]
         first, last = math.ceil(self.low - 1e-9), math.floor(self.high + 1e-9)
+        if last - first < 2:  # too few powers of ten: round numbers, unevenly spaced
+            values = nice_ticks(10.0**self.low, 10.0**self.high)
+            return [(value, number(value)) for value in values if value > 0.0]
         step = max(1, -(-(last - first) // 5))
         return [(10.0**k, f"10{_raised(k)}") for k in range(first, last + 1, step)]
 
