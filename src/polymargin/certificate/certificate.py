@@ -376,6 +376,8 @@ def certify(
     primal: float, dual: float, kernel_psd: bool | None, rounding: float = 0.0
 ) -> Certificate:
     """A certificate from two values; a gap below zero beyond rounding is an error (19.5)."""
+    if np.isnan(primal) or np.isnan(dual):
+        raise FloatingPointError(f"no certificate: primal {primal}, dual {dual}; scale X or C")
     gap = primal - dual
     if gap < 0.0:
         if gap < -max(1e-9 * abs(primal), rounding) and kernel_psd is True:

@@ -23,7 +23,8 @@ from polymargin.problem.encoding import encode
 from polymargin.problem.kernels import KERNELS, Kernel, resolve_gamma, squared_norms
 from polymargin.problem.machines import Machine
 from polymargin.problem.problem import Problem
-from polymargin.problem.scoring import KernelModel, linear_scores
+from polymargin.problem.scales import check_scales
+from polymargin.problem.scoring import KernelModel, check_finite, linear_scores
 from polymargin.problem.validation import canonical, check_kernel, check_number, validate_named
 from polymargin.solvers.run import Stop
 
@@ -144,7 +145,10 @@ class LargeMarginClassifier(ExplainedClassifier, CallbackSupport, ClassifierMixi
         if kernel.name == "precomputed" and data is not X:
             data = np.ascontiguousarray(data[:, kept])
         C = float(self._chosen()[0])
-        cap = np.full(len(kept), np.inf) if np.isinf(C) else C * weighted
+        with np.errstate(over="ignore", under="ignore"):
+            cap = np.full(len(kept), np.inf) if np.isinf(C) else C * weighted
+        if not np.isinf(C) and np.isinf(cap).any():
+            raise ValueError("C: C times sample_weight overflows; use a smaller C.")
         if norms is not None and data is not X:
             norms = norms[kept]
         return Prepared(X, y, kept, classes, label, cap, kernel, data, norms)
@@ -171,6 +175,7 @@ class LargeMarginClassifier(ExplainedClassifier, CallbackSupport, ClassifierMixi
             problem.norms = ready.norms  # of this problem alone: other rows compute their own
         problem.has_free_bias = self._intercept_kind(machine) == "free"
         problem.kernel_psd = check_kernel(problem)
+        check_scales(problem)
         return problem
 
     def _stop(self) -> Stop:
@@ -250,8 +255,8 @@ class LargeMarginClassifier(ExplainedClassifier, CallbackSupport, ClassifierMixi
         """(n, n_classes) scores of validated rows, or (n, 1) differences for two classes."""
         n_jobs = effective_n_jobs(self.n_jobs)
         if self._kernel.is_linear:
-            return linear_scores(X, self.coef_, self.intercept_, n_jobs)
-        return self._landmark_model().scores(X, np.float64, n_jobs)
+            return check_finite(linear_scores(X, self.coef_, self.intercept_, n_jobs))
+        return check_finite(self._landmark_model().scores(X, np.float64, n_jobs))
 
     def predict(self, X: Any) -> np.ndarray:
         """Label of the largest score; the lowest index among equals.
@@ -285,6 +290,11 @@ class LargeMarginClassifier(ExplainedClassifier, CallbackSupport, ClassifierMixi
         ndarray of shape (n_samples, n_classes), or (n_samples,) for two classes
             One score per class, whose argmax is ``predict``; for two classes the score of
             ``classes_[1]`` minus that of ``classes_[0]``.
+
+        Notes
+        -----
+        The products are those of the BLAS behind NumPy.  Fits do not depend on its number of
+        threads; the last bits of scores may (set OPENBLAS_NUM_THREADS=1 where they matter).
         """
         scores = self._class_scores(self._check_input(X))
         return scores if len(self.classes_) > 2 else _difference(scores)

@@ -21,12 +21,14 @@ from polymargin.certificate.hull_gap import (
     judge_hulls,
 )
 from polymargin.compiled.memory import rows_of
+from polymargin.compiled.threads import single_threaded_libraries
 from polymargin.estimators.base import LargeMarginClassifier, Prepared
 from polymargin.estimators.callbacks import FitReporter, with_callbacks
 from polymargin.estimators.endings import unfinished
 from polymargin.exceptions import CollapsedModelWarning, warn_user
 from polymargin.problem.machines import MACHINES
 from polymargin.problem.problem import Problem
+from polymargin.problem.scales import refused_if_inexact
 from polymargin.problem.validation import check_number
 from polymargin.solvers.history import History
 from polymargin.solvers.run import Stop
@@ -236,15 +238,17 @@ class ConvexHullSVC(LargeMarginClassifier):
 
         stop = Stop(float(self.tol), int(self.max_iter), self.max_time)
         method = "frank_wolfe" if self.solver == "frank_wolfe" else "smo"
-        solution = solve_hulls(
-            problem, stop, History(reporter.watchers), method, float(self.cache_mb)
-        )
+        history, memory = History(reporter.watchers), float(self.cache_mb)
+        with single_threaded_libraries(), refused_if_inexact(problem):
+            solution = solve_hulls(problem, stop, history, method, memory)
         model = _Model(
             solution.support, solution.u, solution.judgement, solution.status == "hulls_meet"
         )
         for name in ("prototypes_", "center_", "coef_"):
             self.__dict__.pop(name, None)
-        for name, value in self._fitted_attributes(ready, problem, eta, model).items():
+        with single_threaded_libraries():
+            fitted = self._fitted_attributes(ready, problem, eta, model)
+        for name, value in fitted.items():
             setattr(self, name, value)
         self.certificate_ = solution.judgement.certificate
         self.status_ = solution.status

@@ -20,10 +20,12 @@ from polymargin.compiled.threads import single_threaded_libraries
 from polymargin.estimators.callbacks import FitReporter, with_callbacks
 from polymargin.estimators.fitted import warn_of_outcome
 from polymargin.estimators.tuned_parameters import TunedClassifier
+from polymargin.estimators.units import Units
 from polymargin.exceptions import warn_user
 from polymargin.problem.kernels import Kernel
 from polymargin.problem.machines import Machine, find_machine
 from polymargin.problem.problem import Problem, row_blocks
+from polymargin.problem.scales import refused_if_inexact
 from polymargin.solvers.history import Check, History, PatternCheck
 from polymargin.solvers.run import Solution
 from polymargin.solvers.smo.pattern_smo import PatternSMO
@@ -130,7 +132,8 @@ class MulticlassSVC(TunedClassifier):
     Notes
     -----
     Hard margin on data that cannot be separated ends with status "not_separable" once the certified
-    lower bound D on the optimal value, times the largest K_ii, exceeds
+    lower bound D on the optimal value, times the largest K_ii (without the constant of a penalised
+    intercept), exceeds
     ``polymargin.solvers.run.HARD_MARGIN_LIMIT`` (1e9).
 
     Probabilities: wrap in ``CalibratedClassifierCV(method="temperature")``, which keeps the argmax.
@@ -222,16 +225,18 @@ class MulticlassSVC(TunedClassifier):
         ready = self._prepare(machine, X, y, sample_weight)
         X, y, classes = ready.X, ready.y, ready.classes
         problem = self._problem(machine, ready, ready.label, np.arange(len(classes)))
-        start = self._warm_start_point(X.shape[0], classes, ready.kept, problem)
+        units = Units(problem)
+        problem = units.problem
+        start = self._warm_start_point(X.shape[0], classes, ready.kept, units)
         alpha = alpha if self._tuned is None else self._tuned.alpha
-        start = start if alpha is None else -alpha
-        attributes = self._fitted_attributes(ready.kernel, classes, X)
+        start = start if alpha is None else -units.entered(alpha)
+        attributes = units.attributes(self._fitted_attributes(ready.kernel, classes, X))
         reporter = FitReporter(self, X, y, sample_weight, problem, attributes)
         kind = PatternCheck if isinstance(self.solver, PatternSMO) else Check
-        history = History(reporter.watchers, kind)
-        with single_threaded_libraries():
+        history = History(units.watchers(reporter.watchers), kind)
+        with single_threaded_libraries(), refused_if_inexact(problem):
             solution = self._solve(problem, history, start)
-        self._store(solution, ready.kept, reporter)
+        self._store(units.solution(solution), ready.kept, reporter)
         self.C_, self.gamma_ = float(self._chosen()[0]), ready.kernel.gamma
         interrupted = self._tuned is not None and self._tuned.interrupted
         self._tuned = None
@@ -290,7 +295,7 @@ class MulticlassSVC(TunedClassifier):
         return None
 
     def _warm_start_point(
-        self, n: int, classes: np.ndarray, kept: np.ndarray, problem: Problem
+        self, n: int, classes: np.ndarray, kept: np.ndarray, units: Units
     ) -> np.ndarray | None:
         """The last dual point, scaled row by row into the present caps."""
         if not self.warm_start or not hasattr(self, "dual_coef_"):
@@ -304,7 +309,7 @@ class MulticlassSVC(TunedClassifier):
             return None
         full = np.zeros((n, len(classes)))
         full[self.support_] = self.dual_coef_
-        tau = full[kept]
+        problem, tau = units.problem, units.entered(full[kept])
         if not problem.machine.is_crammer_singer or problem.has_free_bias:
             return signed_start(problem, tau)
         rows = np.arange(len(kept))

@@ -22,6 +22,7 @@ from polymargin.estimators.fitted import warn_of_outcome
 from polymargin.estimators.prototype_base import PrototypeClassifier
 from polymargin.problem.annealing import Schedule
 from polymargin.problem.problem import Problem
+from polymargin.problem.scales import refused_if_inexact
 from polymargin.solvers.history import AnyCheck, History, OuterCheck, PatternCheck, Snapshot
 from polymargin.solvers.metric_learning import Metric, learn_metric
 from polymargin.solvers.run import Deadline, deferred_interrupt
@@ -99,7 +100,8 @@ class PrototypeTrainer(PrototypeClassifier):
                 deadline,
             )
 
-        with deferred_interrupt(deadline), single_threaded_libraries():
+        one_thread, exact = single_threaded_libraries(), refused_if_inexact(problem)
+        with deferred_interrupt(deadline), one_thread, exact:
             runs = Parallel(n_jobs=n_jobs, prefer="threads")(
                 delayed(run)(restart) for restart in range(restarts)
             )

@@ -110,6 +110,11 @@ def _poly(kernel: Kernel, A: Any, B: Any, a: np.ndarray, b: np.ndarray) -> Block
     G = _inner_products(A, B)
     G *= G.dtype.type(kernel.gamma)
     G += G.dtype.type(kernel.coef0)
+    if not float(kernel.degree).is_integer() and G.size and G.min() < 0.0:
+        raise ValueError(
+            f"degree: gamma <x, z> + coef0 is negative for some rows of X, so its power "
+            f"{kernel.degree:g} is not a number; use a whole degree, or a larger coef0."
+        )
     return np.power(G, G.dtype.type(kernel.degree), out=G)
 
 
@@ -214,7 +219,8 @@ class Kernel:
             if not np.isfinite(G).all():
                 raise ValueError("kernel: the callable returned NaN or infinity.")
         else:
-            G = KERNELS[self.name].block(self, A, B, a, b)
+            with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # callers look
+                G = KERNELS[self.name].block(self, A, B, a, b)
         if self.offset:
             G += G.dtype.type(self.offset)
         return G
@@ -230,7 +236,8 @@ class Kernel:
             return values  # block() added the offset already
         else:
             assert norms is not None
-            values = KERNELS[self.name].diagonal(self, norms)
+            with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+                values = KERNELS[self.name].diagonal(self, norms)
         return values + self.offset
 
 

@@ -101,6 +101,16 @@ class Problem:
         """K_ii."""
         return self.kernel.diagonal(self.X, self.norms)
 
+    @cached_property
+    def radius2(self) -> float:
+        """The largest K_ii without the constant of a penalised intercept, which separates nothing.
+
+        Where that constant is far larger than the features, all of K is about constant and only
+        this says how large the data are.
+        """
+        largest = float(self.diagonal.max(initial=0.0))
+        return max(largest - self.kernel.offset, 1e-16 * largest)
+
     def gram(self, rows: Any, columns: Any) -> np.ndarray:
         """K between two sets of patterns, in the dtype of X."""
         if self.kernel.name == "precomputed":

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from polymargin.problem.kernels import Kernel, scaled, squared_norms
 from polymargin.problem.problem import row_blocks, run_blocks
 
-__all__ = ["KernelModel", "PrototypeModel", "class_maxima", "linear_scores"]
+__all__ = ["KernelModel", "PrototypeModel", "check_finite", "class_maxima", "linear_scores"]
 
 _BLOCK_BYTES = 4_000_000
 
@@ -29,6 +29,14 @@ def linear_scores(X: Any, coef: np.ndarray, intercept: np.ndarray, n_jobs: int =
     run_blocks(work, X.shape[0], max(64, _BLOCK_BYTES // (8 * X.shape[1])), n_jobs)
     out += intercept
     return out
+
+
+def check_finite(scores: np.ndarray) -> np.ndarray:
+    """The scores; refused where one overflowed, since no label follows from such a row."""
+    if not np.isfinite(scores).all():
+        row = int(np.flatnonzero(~np.isfinite(scores).all(axis=1))[0])
+        raise ValueError(f"X: the scores of row {row} overflow; scale the features of X down.")
+    return scores
 
 
 def class_maxima(scores: np.ndarray, prototype_class: np.ndarray) -> np.ndarray:
@@ -54,7 +62,8 @@ class PrototypeModel:
 
     def argmax(self, X: Any) -> np.ndarray:
         if sp.issparse(X) or len(self.prototypes) < 2:
-            return linear_scores(X, self.prototypes, self.intercept).argmax(axis=1)
+            scores = linear_scores(X, self.prototypes, self.intercept)
+            return check_finite(scores).argmax(axis=1)
         columns = np.ascontiguousarray(self.prototypes.T, dtype=np.float32)
         shift = self.intercept.astype(np.float32)
         norm = float(np.sqrt((self.prototypes**2).sum(axis=1).max()))
@@ -76,7 +85,7 @@ class PrototypeModel:
             close = np.flatnonzero(~(lead > 2.0 * error))
             if len(close):
                 exact = X[rows][close].astype(np.float64) @ self.prototypes.T + self.intercept
-                winner[close] = exact.argmax(axis=1)
+                winner[close] = check_finite(exact).argmax(axis=1)
             best[rows] = winner
         return best
 
@@ -130,7 +139,7 @@ class KernelModel:
         every kernel value, weighted by |tau|: labels equal those of the float64 scores.
         """
         if self.norms is None or self.kernel.name != "rbf" or self.tau.shape[1] < 2:
-            return self.scores(X, np.float64, n_jobs).argmax(axis=1)
+            return check_finite(self.scores(X, np.float64, n_jobs)).argmax(axis=1)
         S = self.scores(X, np.float32, n_jobs)
         best = S.argmax(axis=1)
         rows = np.arange(len(best))
@@ -146,5 +155,5 @@ class KernelModel:
         error = unit * weight * (8.0 + 4.0 * exponent)
         close = np.flatnonzero(~(lead > 2.0 * error))
         if len(close):
-            best[close] = self.scores(X[close], np.float64, n_jobs).argmax(axis=1)
+            best[close] = check_finite(self.scores(X[close], np.float64, n_jobs)).argmax(axis=1)
         return best

@@ -230,7 +230,10 @@ def check_kernel(problem: Problem) -> bool | None:
     psd = problem.kernel.is_psd
     if psd is None and problem.n_patterns <= _PSD_CHECK_LIMIT:
         everyone = np.arange(problem.n_patterns)
-        psd = is_psd(problem.gram(everyone, everyone))
+        gram = problem.gram(everyone, everyone)
+        if not np.isfinite(gram).all():
+            raise ValueError("kernel: its values overflow on these data; scale the features of X.")
+        psd = is_psd(gram)
     if psd is False:
         warn_user(
             "kernel: the kernel matrix is not positive semi-definite, so the duality gap "

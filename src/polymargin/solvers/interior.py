@@ -81,7 +81,7 @@ class Leap:
         self.left -= 1
         problem, progress = self.problem, self.progress
         X = features(problem)
-        last = 100.0 * HARD_MARGIN_LIMIT / float(problem.diagonal.max())
+        last = 100.0 * HARD_MARGIN_LIMIT / problem.radius2
         whole = np.full(len(problem.cap), last) if problem.is_hard else problem.cap
         start = max(10.0 * largest, 4.0 * dual)
         tried = [start, 100.0 * start] if 1000.0 * start < whole.max() else []

@@ -29,7 +29,8 @@ __all__ = ["HARD_MARGIN_LIMIT", "Deadline", "Progress", "Solution", "Stop", "def
 
 HARD_MARGIN_LIMIT = 1e9
 """A hard-margin problem is called not separable once its certified lower bound D on the optimal
-value, times the largest K_ii, exceeds this: the margin is then below 1/44000 of the radius."""
+value, times the largest K_ii (without the constant of a penalised intercept), exceeds this: the
+margin is then below 1/44000 of the radius."""
 
 
 _KEEP_AFTER = 1.1  # times the work at the last point that was kept
@@ -278,8 +279,7 @@ def is_not_separable(problem: Problem, dual: float) -> bool:
     """A hard margin whose certified lower bound passed the limit, or with a zero vector in it."""
     if not problem.is_hard:
         return False
-    diagonal = problem.diagonal
-    return bool((diagonal <= 0.0).any() or dual * float(diagonal.max()) > HARD_MARGIN_LIMIT)
+    return bool((problem.diagonal <= 0.0).any() or dual * problem.radius2 > HARD_MARGIN_LIMIT)
 
 
 def seed_state(seed: Any) -> np.ndarray:
