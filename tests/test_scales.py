@@ -24,7 +24,7 @@ pytestmark = [
 @pytest.mark.parametrize("intercept", ["none", "free", "penalized"])
 @pytest.mark.parametrize("size", [1e-100, 1e-5, 1e-3, 1.0, 1e5, 1e100])
 def test_hard_margin_of_any_size(machine, intercept, size):
-    """x = +-s: w1 - w0 = 1/s for relative margins, w = 1/s for absolute ones; P = (w0^2 + w1^2)/2."""
+    """x = +-s: w1 - w0 = 1/s for relative margins, w = 1/s for absolute ones."""
     X, y = TWO
     X = X * size
     model = MulticlassSVC(machine=machine, intercept=intercept, C=np.inf)
