@@ -18,15 +18,14 @@ from sklearn.model_selection import GridSearchCV
 from polymargin import Annealing, MultiPrototypeSVC
 from polymargin.compiled.fields import DenseField, KernelField
 from polymargin.compiled.pattern_descent import Duals
-from polymargin.compiled.reassignment import (
+from polymargin.compiled.reassignment import pulls, reassign, restore
+from polymargin.compiled.totals import (
     BEST_LOSS,
     DRAWN_LOSS,
     MOVED,
     OWN_LOSS,
     OWN_WEIGHT,
-    pulls,
-    reassign,
-    restore,
+    empty_totals,
 )
 from polymargin.problem.annealing import PRESETS, find_annealing
 
@@ -201,7 +200,7 @@ def run_reassign(duals, scores, temperature, tolerance=0.0, seed=1, pull=None):
     pull = np.ones(6) if pull is None else pull
     winner = np.empty(n, dtype=np.int64)
     moved = np.empty((n, 2), dtype=np.int64)
-    totals = np.zeros(5)
+    totals = empty_totals()
     end = reassign(
         np.ascontiguousarray(scores.T), np.zeros(6), np.arange(n), duals, FIRST, temperature,
         pull, tolerance, np.array([seed], dtype=np.uint64), winner, moved, 0, totals,

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from reference import _qp
 
-from polymargin.compiled.block_descent import enlist, examine_sums, make_blocks
+from polymargin.compiled.block_lists import enlist, examine_sums
 from polymargin.compiled.block_steps import box_step, simplex_step
+from polymargin.compiled.block_variables import make_blocks
 from polymargin.problem.machines import MACHINES
 
 

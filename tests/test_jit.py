@@ -131,7 +131,7 @@ def test_other_packages_keep_their_cache_directory():
 
 
 def test_compiled_functions_release_the_gil():
-    from polymargin.compiled.pattern_descent import descend
+    from polymargin.compiled.pattern_descent import _passes
 
-    assert descend.targetoptions["nogil"]
-    assert descend.targetoptions["nopython"]
+    assert _passes.targetoptions["nogil"]
+    assert _passes.targetoptions["nopython"]

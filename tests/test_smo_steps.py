@@ -7,19 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polymargin.compiled.pattern_descent import make_duals
-from polymargin.compiled.smo_selection import (
-    AMG,
-    BMG,
-    GAP,
-    KKT,
-    LOSS,
-    MARGIN,
-    NORM,
-    NOTHING,
-    OWN,
-    survey,
-)
+from polymargin.compiled.smo_selection import AMG, BMG, KKT, NOTHING, survey
 from polymargin.compiled.smo_steps import CODES, best_pair, optimise_pattern
+from polymargin.compiled.totals import GAP, LOSS, MARGIN, NORM, OWN, empty_totals
 from polymargin.problem.kernels import Kernel
 from polymargin.problem.machines import MACHINES
 from polymargin.problem.problem import Problem
@@ -225,7 +215,8 @@ def test_values(seed, counts):
     duals = make_duals(task, slice(None), tau)
     found = {code: np.empty(12) for code in (KKT, AMG, BMG)}
     for code, values in found.items():
-        sums = survey(F, duals, code, 0.0, values)
+        sums = empty_totals()
+        survey(F, duals, code, 0.0, values, sums)
     gap = loss = 0.0
     for p in range(12):
         rivals = np.flatnonzero(task.prototype_class != task.label[p])
@@ -251,4 +242,6 @@ def test_values(seed, counts):
     assert sums[OWN] == pytest.approx(own)
     # (1.10)
     assert 0.5 * sums[NORM] + sums[LOSS] - (own - 0.5 * sums[NORM]) == pytest.approx(gap)
-    assert survey(F, duals, NOTHING, 0.0, np.empty(0))[MARGIN] == sums[MARGIN]
+    again = empty_totals()
+    survey(F, duals, NOTHING, 0.0, np.empty(0), again)
+    assert again[MARGIN] == sums[MARGIN]

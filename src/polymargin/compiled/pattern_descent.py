@@ -14,30 +14,31 @@ import numpy as np
 from polymargin.compiled.fields import difference, is_ready, push_list, push_pair, read
 from polymargin.compiled.jit import jit
 from polymargin.compiled.pattern_step import crammer_singer_step
+from polymargin.compiled.totals import (
+    BEFORE,
+    GAIN,
+    GAP,
+    LOSS,
+    MADE,
+    MARGIN,
+    OWN,
+    STEPS,
+    VISITS,
+    empty_totals,
+)
 
 if TYPE_CHECKING:
     from polymargin.problem.problem import Problem
 
 __all__ = [
-    "GAIN",
-    "GAP",
-    "LOSS",
-    "MARGIN",
-    "OWN",
-    "STEPS",
-    "VISITS",
     "Duals",
     "descend",
     "descend_until",
-    "empty_totals",
     "make_duals",
     "screen",
     "shuffle",
     "wanted",
 ]
-
-# places in the array of totals
-GAP, GAIN, STEPS, VISITS, LOSS, OWN, MARGIN, MADE, BEFORE = range(9)
 
 
 class Duals(NamedTuple):
@@ -89,15 +90,6 @@ def make_duals(problem: Problem, patterns: np.ndarray | slice, tau: np.ndarray) 
     )
 
 
-def empty_totals() -> np.ndarray:
-    """The array of totals of ``descend`` and ``screen``."""
-    totals = np.zeros(9)
-    totals[MARGIN] = np.inf
-    totals[MADE] = -1.0  # no pass has begun
-    totals[BEFORE] = 1e-300  # no rate is known yet
-    return totals
-
-
 @jit
 def shuffle(queue: Any, end: int, state: Any) -> None:
     """Random order of ``queue[:end]`` by a xorshift generator whose state is ``state[0]``."""
@@ -112,17 +104,223 @@ def shuffle(queue: Any, end: int, state: Any) -> None:
 
 
 @jit
-def descend(
+def _passes(
     field: Any,
     duals: Any,
     queue: Any,
     begin: int,
     end: int,
+    target: float,
+    most: int,
+    random: Any,
     threshold: float,
     relaxation: float,
     hard_cap: float,
-    budget: Any,
+    budget: int,
+    scratch: Any,
     totals: Any,
+) -> tuple[int, int, int]:
+    """The loop of ``descend`` and ``descend_until``, which explain the parameters.
+
+    Both are one compiled function because a compiled caller would be optimised together with all
+    that it calls, once more: that was a fifth of the time of the first fit.
+    """
+    all_own = duals.own
+    all_cap = duals.cap
+    all_diagonal = duals.diagonal
+    all_inverse = duals.inverse
+    all_tau = duals.tau
+    all_active = duals.active
+    all_n_active = duals.n_active
+    F, slack, tau, B, new = scratch[0], scratch[1], scratch[2], scratch[3], scratch[4]
+    visits = 0
+    passes = 0
+    steps = totals[STEPS]
+    gap_sum = totals[GAP]
+    gain_sum = totals[GAIN]
+    made = totals[MADE]
+    before = totals[BEFORE]
+    j = begin
+    while True:
+        if made < 0.0:
+            if visits >= budget:
+                break
+            shuffle(queue, end, random)
+            gap_sum = 0.0
+            made = steps
+        while j < end:
+            if visits >= budget:
+                break
+            p = queue[j]
+            count = all_n_active[p]
+            own = all_own[p]
+            cap = all_cap[p]
+            gap_cap = cap if cap < np.inf else hard_cap
+            A = all_diagonal[p]
+            visits += count
+            if count == 2:
+                # two variables r and s with a fixed sum: tau_r += t, tau_s -= t gains -d t - A t^2
+                r = np.intp(all_active[p, 0])
+                s = np.intp(all_active[p, 1])
+                d = difference(field, p, r, s)
+                has_own = r == own
+                d -= 1.0 if has_own else 0.0
+                top = cap if has_own else 0.0
+                tau_r = all_tau[p, r]
+                tau_s = all_tau[p, s]
+                room = top - tau_r
+                t = min(max(-0.5 * d * all_inverse[p], tau_s), room)
+                if t == 0.0:
+                    if d != 0.0:
+                        # that variable is at its bound: drop it; one is left, so drop the pattern
+                        if d < 0.0:
+                            all_active[p, 0] = s
+                            all_active[p, 1] = r
+                        all_n_active[p] = 1
+                        end -= 1
+                        queue[j] = queue[end]
+                        queue[end] = p
+                    else:
+                        j += 1
+                    continue
+                gap_room = (gap_cap if has_own else 0.0) - tau_r
+                gap_sum += -tau_s * d if d > 0.0 else -max(gap_room, 0.0) * d
+                gain = (-d - A * t) * t
+                gain_sum += gain
+                if gain <= threshold:
+                    j += 1
+                    continue
+                if not is_ready(field, p):
+                    break
+                t = min(max(relaxation * t, tau_s), room)
+                # bounds are met exactly, and the sum of the two is kept to the last bit
+                new_r = top if t == room else tau_r + t
+                new_s = 0.0 if t == tau_s else tau_s - t
+                if has_own:
+                    if new_s == 0.0:
+                        new_r = 0.0
+                    new_s = -new_r
+                all_tau[p, r] = new_r
+                all_tau[p, s] = new_s
+                push_pair(field, p, r, s, t)
+                steps += 1
+                j += 1
+                continue
+
+            read(field, p, all_active, count, F)
+            own_at = 0 if all_active[p, 0] == own else -1
+            highest = -np.inf
+            lowest = np.inf
+            if own_at == 0:
+                F[0] -= 1.0
+            for q in range(count):
+                t_q = all_tau[p, np.intp(all_active[p, q])]
+                tau[q] = t_q
+                room = -t_q
+                if q == own_at:
+                    room += cap
+                slack[q] = room
+                highest = F[q] if F[q] > highest else highest
+                held = F[q] if room > 0.0 else np.inf
+                lowest = held if held < lowest else lowest
+            gap = 0.0
+            kept = np.intp(0)  # a literal 0 would compile the step a second time
+            for q in range(count):
+                # (1.8): no room to lose weight, and not wanted: out of the list
+                stays = slack[q] > 0.0 or F[q] >= lowest
+                room = slack[q]
+                if q == own_at:
+                    room = max(gap_cap - tau[q], 0.0)
+                    if not stays:
+                        own_at = -1
+                gap += room * (highest - F[q])
+                all_active[p, kept] = all_active[p, q]
+                F[kept] = F[q]
+                tau[kept] = tau[q]
+                kept += 1 if stays else 0
+            count = kept
+            all_n_active[p] = count
+            gap_sum += gap
+            if count <= 1:
+                end -= 1
+                queue[j] = queue[end]
+                queue[end] = p
+                continue
+            if not highest > lowest:
+                j += 1
+                continue
+            crammer_singer_step(F, tau, count, own_at, cap, A, B, new)
+            gain = 0.0
+            stays_feasible = relaxation != 1.0
+            for q in range(count):
+                change = new[q] - tau[q]
+                # the changes sum to zero, so a shift of F is free and saves digits
+                gain -= (F[q] - highest + 0.5 * A * change) * change
+                relaxed = tau[q] + relaxation * change
+                if relaxed > (cap if q == own_at else 0.0):
+                    stays_feasible = False
+            if gain <= threshold:
+                gain_sum += max(gain, 0.0)
+                j += 1
+                continue
+            if not is_ready(field, p):
+                break
+            gain_sum += gain
+            if stays_feasible:
+                weight = 0.0
+                for q in range(count):
+                    new[q] = tau[q] + relaxation * (new[q] - tau[q])
+                    if q != own_at:
+                        weight -= new[q]
+                if own_at >= 0:
+                    new[own_at] = min(weight, cap)
+            for q in range(count):
+                B[q] = new[q] - tau[q]
+                all_tau[p, np.intp(all_active[p, q])] = new[q]
+            push_list(field, p, all_active, count, B)
+            steps += 1
+            j += 1
+        if j < end:
+            break
+        passes += 1
+        # gaps were summed as they were found: at the end of the pass they are smaller by its rate
+        expected = gap_sum * min(1.0, gap_sum / before)
+        before = max(gap_sum, 1e-300)
+        stands_still = steps == made
+        made = -1.0
+        if expected <= target or end == 0 or stands_still or passes >= most:
+            j = end
+            break
+        j = 0
+    totals[VISITS] += visits
+    totals[STEPS] = steps
+    totals[GAP] = gap_sum
+    totals[GAIN] = gain_sum
+    totals[MADE] = made
+    totals[BEFORE] = before
+    return j, end, passes
+
+
+def _scratch(duals: Duals) -> np.ndarray:
+    """Room for the variables of one pattern.
+
+    One allocation with wide rows: vectorised loops test how far apart their arrays lie, and
+    separate small ones would lie differently in every process, with other bits in the sums.
+    """
+    return np.empty((5, max(duals.tau.shape[1], 128)))
+
+
+def descend(
+    field: Any,
+    duals: Duals,
+    queue: np.ndarray,
+    begin: int,
+    end: int,
+    threshold: float,
+    relaxation: float,
+    hard_cap: float,
+    budget: int,
+    totals: np.ndarray,
 ) -> tuple[int, int]:
     """Visit ``queue[begin:end]`` once; variables and patterns that cannot move leave their lists.
 
@@ -145,173 +343,38 @@ def descend(
         Where to go on (``position < end``: out of budget, or a kernel row is missing), and the new
         end of the queue.
     """
-    all_own = duals.own
-    all_cap = duals.cap
-    all_diagonal = duals.diagonal
-    all_inverse = duals.inverse
-    all_tau = duals.tau
-    all_active = duals.active
-    all_n_active = duals.n_active
-    R = all_tau.shape[1]
-    # one allocation with wide rows: vectorised loops test how far apart their arrays lie, and
-    # separate small ones would lie differently in every process, with other bits in the sums
-    scratch = np.empty((5, max(R, 128)))
-    F, slack, tau, B, new = scratch[0], scratch[1], scratch[2], scratch[3], scratch[4]
-    visits = 0
-    steps = 0
-    # sums go on where an earlier call stopped: their rounding must not know where that was
-    gap_sum = totals[GAP]
-    gain_sum = totals[GAIN]
-    j = begin
-    while j < end:
-        if visits >= budget:
-            break
-        p = queue[j]
-        count = all_n_active[p]
-        own = all_own[p]
-        cap = all_cap[p]
-        gap_cap = cap if cap < np.inf else hard_cap
-        A = all_diagonal[p]
-        visits += count
-        if count == 2:
-            # two variables r and s with a fixed sum: tau_r += t, tau_s -= t gains -d t - A t^2
-            r = np.intp(all_active[p, 0])
-            s = np.intp(all_active[p, 1])
-            d = difference(field, p, r, s)
-            has_own = r == own
-            d -= 1.0 if has_own else 0.0
-            top = cap if has_own else 0.0
-            tau_r = all_tau[p, r]
-            tau_s = all_tau[p, s]
-            room = top - tau_r
-            t = min(max(-0.5 * d * all_inverse[p], tau_s), room)
-            if t == 0.0:
-                if d != 0.0:
-                    # the one wanted less has nothing to give: it leaves, and with it the pattern
-                    if d < 0.0:
-                        all_active[p, 0] = s
-                        all_active[p, 1] = r
-                    all_n_active[p] = 1
-                    end -= 1
-                    queue[j] = queue[end]
-                    queue[end] = p
-                else:
-                    j += 1
-                continue
-            gap_room = (gap_cap if has_own else 0.0) - tau_r
-            gap_sum += -tau_s * d if d > 0.0 else -max(gap_room, 0.0) * d
-            gain = (-d - A * t) * t
-            gain_sum += gain
-            if gain <= threshold:
-                j += 1
-                continue
-            if not is_ready(field, p):
-                break
-            t = min(max(relaxation * t, tau_s), room)
-            # bounds are met exactly, and the sum of the two is kept to the last bit
-            new_r = top if t == room else tau_r + t
-            new_s = 0.0 if t == tau_s else tau_s - t
-            if has_own:
-                if new_s == 0.0:
-                    new_r = 0.0
-                new_s = -new_r
-            all_tau[p, r] = new_r
-            all_tau[p, s] = new_s
-            push_pair(field, p, r, s, t)
-            steps += 1
-            j += 1
-            continue
-
-        read(field, p, all_active, count, F)
-        own_at = 0 if all_active[p, 0] == own else -1
-        highest = -np.inf
-        lowest = np.inf
-        if own_at == 0:
-            F[0] -= 1.0
-        for q in range(count):
-            t_q = all_tau[p, np.intp(all_active[p, q])]
-            tau[q] = t_q
-            room = -t_q
-            if q == own_at:
-                room += cap
-            slack[q] = room
-            highest = F[q] if F[q] > highest else highest
-            held = F[q] if room > 0.0 else np.inf
-            lowest = held if held < lowest else lowest
-        gap = 0.0
-        kept = 0
-        for q in range(count):
-            # (1.8): no room to lose weight, and not wanted: out of the list
-            stays = slack[q] > 0.0 or F[q] >= lowest
-            room = slack[q]
-            if q == own_at:
-                room = max(gap_cap - tau[q], 0.0)
-                if not stays:
-                    own_at = -1
-            gap += room * (highest - F[q])
-            all_active[p, kept] = all_active[p, q]
-            F[kept] = F[q]
-            tau[kept] = tau[q]
-            kept += 1 if stays else 0
-        count = kept
-        all_n_active[p] = count
-        gap_sum += gap
-        if count <= 1:
-            end -= 1
-            queue[j] = queue[end]
-            queue[end] = p
-            continue
-        if not highest > lowest:
-            j += 1
-            continue
-        crammer_singer_step(F, tau, count, own_at, cap, A, B, new)
-        gain = 0.0
-        stays_feasible = relaxation != 1.0
-        for q in range(count):
-            change = new[q] - tau[q]
-            # the changes sum to zero, so a shift of F is free and saves digits
-            gain -= (F[q] - highest + 0.5 * A * change) * change
-            relaxed = tau[q] + relaxation * change
-            if relaxed > (cap if q == own_at else 0.0):
-                stays_feasible = False
-        if gain <= threshold:
-            gain_sum += max(gain, 0.0)
-            j += 1
-            continue
-        if not is_ready(field, p):
-            break
-        gain_sum += gain
-        if stays_feasible:
-            weight = 0.0
-            for q in range(count):
-                new[q] = tau[q] + relaxation * (new[q] - tau[q])
-                if q != own_at:
-                    weight -= new[q]
-            if own_at >= 0:
-                new[own_at] = min(weight, cap)
-        for q in range(count):
-            B[q] = new[q] - tau[q]
-            all_tau[p, np.intp(all_active[p, q])] = new[q]
-        push_list(field, p, all_active, count, B)
-        steps += 1
-        j += 1
-    totals[VISITS] += visits
-    totals[STEPS] += steps
-    totals[GAP] = gap_sum
-    totals[GAIN] = gain_sum
-    return j, end
+    totals[MADE] = totals[STEPS]  # the pass has begun: no new order, sums go on
+    position, end, _ = _passes(
+        field,
+        duals,
+        queue,
+        begin,
+        end,
+        -np.inf,
+        1,
+        _NO_RANDOM,
+        threshold,
+        relaxation,
+        hard_cap,
+        budget,
+        _scratch(duals),
+        totals,
+    )
+    return position, end
 
 
-@jit
+_NO_RANDOM = np.ones(1, dtype=np.uint64)  # state of a generator that is not asked
+
+
 def wanted(
     field: Any,
-    duals: Any,
-    queue: Any,
+    duals: Duals,
+    queue: np.ndarray,
     begin: int,
     end: int,
     threshold: float,
     hard_cap: float,
-    found: Any,
+    found: np.ndarray,
 ) -> tuple[int, int, int]:
     """The next patterns of a queue that would move now, as many as ``found`` holds.
 
@@ -319,7 +382,7 @@ def wanted(
     each of them.  Returns where to go on, the new end of the queue, and how many were found.
     """
     count = 0
-    totals = np.zeros(9)
+    totals = empty_totals()
     while begin < end and count < len(found):
         begin, end = descend(
             field, duals, queue, begin, end, threshold, 1.0, hard_cap, 1 << 60, totals
@@ -331,20 +394,19 @@ def wanted(
     return begin, end, count
 
 
-@jit
 def descend_until(
     field: Any,
-    duals: Any,
-    queue: Any,
+    duals: Duals,
+    queue: np.ndarray,
     begin: int,
     end: int,
     target: float,
     max_passes: int,
-    random: Any,
+    random: np.ndarray,
     relaxation: float,
     hard_cap: float,
     budget: int,
-    totals: Any,
+    totals: np.ndarray,
 ) -> tuple[int, int, int]:
     """Passes over the queue in random order until the gap estimated by one is below ``target``.
 
@@ -358,38 +420,23 @@ def descend_until(
     position, end, passes : int
         ``position < end``: the budget is spent; the passes that were finished.
     """
-    passes = 0
-    visited = totals[VISITS]
-    while True:
-        if totals[MADE] < 0.0:
-            if totals[VISITS] - visited >= budget:
-                return 0, end, passes
-            shuffle(queue, end, random)
-            totals[GAP] = 0.0
-            totals[MADE] = totals[STEPS]
-        begin, end = descend(
-            field,
-            duals,
-            queue,
-            begin,
-            end,
-            0.0,
-            relaxation,
-            hard_cap,
-            budget - np.int64(totals[VISITS] - visited),
-            totals,
-        )
-        if begin < end:
-            return begin, end, passes
-        passes += 1
-        begin = 0
-        # gaps were summed as they were found: at the end of the pass they are smaller by its rate
-        expected = totals[GAP] * min(1.0, totals[GAP] / totals[BEFORE])
-        totals[BEFORE] = max(totals[GAP], 1e-300)
-        stands_still = totals[STEPS] == totals[MADE]
-        totals[MADE] = -1.0
-        if expected <= target or end == 0 or stands_still or passes >= max_passes:
-            return end, end, passes
+    position, end, passes = _passes(
+        field,
+        duals,
+        queue,
+        begin,
+        end,
+        target,
+        max_passes,
+        random,
+        0.0,
+        relaxation,
+        hard_cap,
+        budget,
+        _scratch(duals),
+        totals,
+    )
+    return position, end, passes
 
 
 @jit

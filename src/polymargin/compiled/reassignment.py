@@ -12,22 +12,15 @@ import numpy as np
 
 from polymargin.compiled.fields import is_ready, push, push_pair
 from polymargin.compiled.jit import jit
+from polymargin.compiled.totals import BEST_LOSS, DRAWN_LOSS, MOVED, OWN_LOSS, OWN_WEIGHT
 
 __all__ = [
-    "BEST_LOSS",
-    "DRAWN_LOSS",
-    "MOVED",
-    "OWN_LOSS",
-    "OWN_WEIGHT",
     "pulls",
     "reassign",
     "restore",
 ]
 
 _LEAST_SHARE = 0.05  # of an even share: what an empty prototype counts as, on top of its examples
-
-# places in the array of totals
-BEST_LOSS, OWN_LOSS, DRAWN_LOSS, OWN_WEIGHT, MOVED = range(5)
 
 
 def pulls(own: np.ndarray, cap: np.ndarray, first: np.ndarray, balance: float) -> np.ndarray:

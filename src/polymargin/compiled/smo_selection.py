@@ -12,31 +12,20 @@ import numpy as np
 
 from polymargin.compiled.jit import inlined, jit
 from polymargin.compiled.smo_steps import best_pair, exact_step, optimise_pattern
+from polymargin.compiled.totals import GAIN, GAP, HITS, LOSS, MARGIN, NORM, OWN, STEPS, VISITS
 
 __all__ = [
     "AMG",
     "BMG",
-    "GAIN",
-    "GAP",
-    "HITS",
     "KKT",
-    "LOSS",
-    "MARGIN",
-    "NORM",
     "NOTHING",
-    "OWN",
-    "STEPS",
     "VALUES",
-    "VISITS",
     "survey",
     "visit",
 ]
 
 NOTHING, KKT, AMG, BMG = range(4)
 VALUES = {"kkt": KKT, "amg": AMG, "bmg": BMG, "core": KKT}
-# places in the array of sums of a survey, and in that of the counters of visits
-GAP, LOSS, OWN, NORM, MARGIN = range(5)
-GAIN, STEPS, VISITS, HITS = range(4)
 _SUPPORT = 1e-12  # of C: weight below this is rounding, not support
 
 
@@ -59,7 +48,7 @@ def _gather(F: Any, duals: Any, p: int, at: Any, f: Any, alpha: Any) -> int:
 
 
 @jit
-def survey(F: Any, duals: Any, code: int, hard_cap: float, values: Any) -> Any:
+def survey(F: Any, duals: Any, code: int, hard_cap: float, values: Any, sums: Any) -> None:
     """Values V_p (A8) of all patterns, and the sums of the certificate.
 
     Parameters
@@ -70,18 +59,14 @@ def survey(F: Any, duals: Any, code: int, hard_cap: float, values: Any) -> Any:
         What stands for an infinite cap in the sums.
     values : (n,) array
         Receives the values.
-
-    Returns
-    -------
-    sums : (5,) array
-        GAP (1.9), LOSS sum_i C_i xi_i, OWN sum_i tau_{i,a_i}, NORM ||M||^2, MARGIN.
+    sums : array of totals
+        GAP (1.9), LOSS sum_i C_i xi_i, OWN sum_i tau_{i,a_i} and NORM ||M||^2 are added to, MARGIN
+        is lowered.
     """
     R, n = F.shape
     scratch = np.empty((6, max(R, 128)))
     at = np.empty(R, dtype=np.int64)
     f, alpha, work = scratch[0], scratch[1], scratch[2:]
-    sums = np.zeros(5)
-    sums[MARGIN] = np.inf
     for p in range(n):
         count = _gather(F, duals, p, at, f, alpha)
         cap = duals.cap[p]
@@ -116,7 +101,6 @@ def survey(F: Any, duals: Any, code: int, hard_cap: float, values: Any) -> Any:
         else:
             gain = exact_step(f, alpha, count, cap, duals.diagonal[p], work)
             values[p] = max(2.0 * gain, 0.0)
-    return sums
 
 
 @jit

@@ -20,18 +20,12 @@ import numpy as np
 from polymargin.certificate.certificate import Judgement
 from polymargin.certificate.intercepts import Bias
 from polymargin.certificate.judge import Values, linear_and_ridge, repair, values_of
-from polymargin.compiled.block_descent import (
-    GAIN,
-    GAP,
-    STEPS,
-    VISITS,
-    descend_blocks,
-    enlist,
-    examine_sums,
-    make_blocks,
-)
+from polymargin.compiled.block_descent import descend_blocks
+from polymargin.compiled.block_lists import enlist, examine_sums
+from polymargin.compiled.block_variables import make_blocks
 from polymargin.compiled.fields import PackedField
 from polymargin.compiled.pattern_descent import shuffle
+from polymargin.compiled.totals import GAIN, GAP, STEPS, VISITS, empty_totals
 from polymargin.problem.problem import OutOfTimeError, Problem
 from polymargin.solvers.barrier import MachineLeap
 from polymargin.solvers.block_scores import KernelStage, LinearStage, centred, settled
@@ -227,7 +221,7 @@ class BlockDescent:
         packed: PackedField | None = None,
     ) -> tuple[int, np.ndarray]:
         """One pass over the queue in compiled pieces; missing kernel rows are fetched ahead."""
-        totals = np.zeros(4)
+        totals = empty_totals()
         progress, stage = self.progress, self.stage
         hard_cap = self.hard_cap()
         begin = 0
@@ -285,7 +279,7 @@ class BlockDescent:
         stage = self.stage
         end = self.listed
         if end is None:
-            end = int(enlist(self.gradient(scores), self.blocks, self.queue))
+            end = enlist(self.gradient(scores), self.blocks, self.queue)
         self.listed = None
         threshold = 0.0
         packed = self.pack(end)
@@ -303,7 +297,7 @@ class BlockDescent:
             if isinstance(stage, KernelStage):
                 threshold = _THRESHOLD * float(totals[GAIN]) / max(queued, 1)
                 G = self.gradient(stage.inside_scores())
-                end = int(enlist(G, self.blocks, self.queue))
+                end = enlist(G, self.blocks, self.queue)
         if calm and isinstance(stage, LinearStage):
             for relaxation in CALM:
                 if end and not self.progress.why_stop():

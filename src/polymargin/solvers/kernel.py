@@ -13,21 +13,8 @@ from typing import Any
 import numpy as np
 
 from polymargin.compiled.fields import KernelField
-from polymargin.compiled.pattern_descent import (
-    GAIN,
-    GAP,
-    LOSS,
-    MARGIN,
-    OWN,
-    STEPS,
-    VISITS,
-    descend,
-    empty_totals,
-    make_duals,
-    screen,
-    shuffle,
-    wanted,
-)
+from polymargin.compiled.pattern_descent import descend, make_duals, screen, shuffle, wanted
+from polymargin.compiled.totals import GAIN, GAP, LOSS, MARGIN, OWN, STEPS, VISITS, empty_totals
 from polymargin.problem.problem import OutOfTimeError, Problem, run_blocks
 from polymargin.solvers.barrier import PlainLeap
 from polymargin.solvers.costs import Budget, kernel_check_seconds, kernel_pass_seconds

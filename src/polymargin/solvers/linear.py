@@ -16,18 +16,8 @@ import scipy.sparse as sp
 from polymargin.certificate.certificate import prototypes
 from polymargin.compiled.fields import DenseField, PackedField, SparseField
 from polymargin.compiled.memory import fresh
-from polymargin.compiled.pattern_descent import (
-    GAP,
-    LOSS,
-    MARGIN,
-    OWN,
-    STEPS,
-    VISITS,
-    descend_until,
-    empty_totals,
-    make_duals,
-    screen,
-)
+from polymargin.compiled.pattern_descent import descend_until, make_duals, screen
+from polymargin.compiled.totals import GAP, LOSS, MARGIN, OWN, STEPS, VISITS, empty_totals
 from polymargin.problem.kernels import dense_scores
 from polymargin.problem.problem import Problem, row_blocks
 from polymargin.solvers.barrier import PlainLeap

@@ -19,15 +19,15 @@ from typing import Any
 import numpy as np
 
 from polymargin.certificate.certificate import Energy, energy
-from polymargin.compiled.pattern_descent import empty_totals, screen
-from polymargin.compiled.reassignment import (
+from polymargin.compiled.pattern_descent import screen
+from polymargin.compiled.reassignment import pulls, reassign
+from polymargin.compiled.totals import (
     BEST_LOSS,
     DRAWN_LOSS,
     MOVED,
     OWN_LOSS,
     OWN_WEIGHT,
-    pulls,
-    reassign,
+    empty_totals,
 )
 from polymargin.problem.annealing import Schedule
 from polymargin.problem.problem import OutOfTimeError, Problem
@@ -135,7 +135,7 @@ class _Alternation:
         """
         stage = self.stage
         duals = stage.duals
-        totals, sums = np.zeros(5), empty_totals()
+        totals, sums = empty_totals(), empty_totals()
         norm2, cross = stage.products()
         moved = queued = 0
         balance = 0.0 if self.schedule is None else self.schedule.balance

@@ -14,22 +14,20 @@ import numpy as np
 
 from polymargin.certificate.certificate import energy
 from polymargin.compiled.pattern_descent import make_duals, shuffle
-from polymargin.compiled.smo_selection import (
+from polymargin.compiled.smo_selection import NOTHING, VALUES, survey, visit
+from polymargin.compiled.smo_steps import CODES, FIXED_POINT
+from polymargin.compiled.totals import (
     GAIN,
     GAP,
     HITS,
     LOSS,
     MARGIN,
     NORM,
-    NOTHING,
     OWN,
     STEPS,
-    VALUES,
     VISITS,
-    survey,
-    visit,
+    empty_totals,
 )
-from polymargin.compiled.smo_steps import CODES, FIXED_POINT
 from polymargin.problem.problem import OutOfTimeError, Problem
 from polymargin.solvers.costs import Budget
 from polymargin.solvers.history import History, PatternCheck
@@ -162,7 +160,7 @@ class _Rounds:
         self.F = np.zeros((R, n))
         self.values = np.zeros(n)
         self.random = seed_state(seed)
-        self.counters = np.zeros(4)
+        self.counters = empty_totals()
         self.budget = Budget(5000.0 + 2.0 * n)
         self.code = CODES[options.pattern]
         self.phi = float(options.pattern_tol)
@@ -197,7 +195,8 @@ class _Rounds:
     def look(self, code: int) -> tuple[float, float]:
         """Survey all patterns: P and D; the values are written if a code is given."""
         hard_cap = stand_in_cap(self.problem, self.duals.tau)
-        sums = survey(self.F, self.duals, code, hard_cap, self.values)
+        sums = empty_totals()
+        survey(self.F, self.duals, code, hard_cap, self.values, sums)
         self.gap = float(sums[GAP])
         norm2, margin = max(float(sums[NORM]), 0.0), float(sums[MARGIN])
         primal, dual = values(self.problem, norm2, float(sums[LOSS]), float(sums[OWN]), margin)
