@@ -7,8 +7,8 @@ import scipy.sparse as sp
 from polymargin import MACHINES, MulticlassSVC
 from polymargin.problem.kernels import Kernel
 from polymargin.problem.problem import Problem
-from polymargin.solvers.shards.local import LocalTeam
 from polymargin.solvers.shards.leader import Rounds, line_search, total
+from polymargin.solvers.shards.local import LocalTeam
 from polymargin.solvers.shards.shard import Shard, why_not_sharded
 
 N, D, Q, C = 300, 6, 4, 0.05

@@ -81,7 +81,7 @@ def _relative_boxes(
     """Rivals only, each v in [-cap, 0]; the own class has minus their sum."""
     F, G, v, z = scratch[0], scratch[1], scratch[2], scratch[3]
     low, high, new = scratch[4], scratch[5], scratch[6]
-    visits, steps = 0, 0
+    visits, steps = np.intp(0), np.intp(0)
     gap_sum, gain_sum = totals[GAP], totals[GAIN]
     j = begin
     while j < end and visits < budget:
@@ -183,7 +183,7 @@ def _absolute_boxes(
     kappa = -1.0 / Q
     F, G, v, z = scratch[0], scratch[1], scratch[2], scratch[3]
     low, high, new = scratch[4], scratch[5], scratch[6]
-    visits, steps = 0, 0
+    visits, steps = np.intp(0), np.intp(0)
     gap_sum, gain_sum = totals[GAP], totals[GAIN]
     j = begin
     while j < end and visits < budget:
@@ -263,7 +263,7 @@ def _relative_simplices(
     Steps are exact (no relaxation) and nothing leaves a list before ``enlist`` writes it anew.
     """
     F, G, v, z, new = scratch[0], scratch[1], scratch[2], scratch[3], scratch[4]
-    visits, steps = 0, 0
+    visits, steps = np.intp(0), np.intp(0)
     gap_sum, gain_sum = totals[GAP], totals[GAIN]
     j = begin
     while j < end and visits < budget:
@@ -320,7 +320,7 @@ def _absolute_simplices(
     Q = blocks.V.shape[1]
     kappa = -1.0 / Q
     F, G, v, sign, new = scratch[0], scratch[1], scratch[2], scratch[3], scratch[4]
-    visits, steps = 0, 0
+    visits, steps = np.intp(0), np.intp(0)
     gap_sum, gain_sum = totals[GAP], totals[GAIN]
     j = begin
     while j < end and visits < budget:

@@ -14,7 +14,7 @@ __all__ = ["drop_pattern", "gain_of", "move", "relax", "release", "solve_boxes"]
 
 
 @inlined
-def gain_of(G: Any, v: Any, new: Any, count: int, A: float, kappa: float) -> float:
+def gain_of(G: Any, v: Any, new: Any, count: Any, A: float, kappa: float) -> float:
     """What D gains if the listed variables go from v to new; never below 0."""
     total = 0.0
     gain = 0.0
@@ -27,7 +27,7 @@ def gain_of(G: Any, v: Any, new: Any, count: int, A: float, kappa: float) -> flo
 
 
 @inlined
-def move(field: Any, blocks: Any, p: int, count: int, v: Any, new: Any, anchor: float) -> None:
+def move(field: Any, blocks: Any, p: int, count: Any, v: Any, new: Any, anchor: float) -> None:
     """Write the new variables of pattern p and push their changes.
 
     The anchor, first in the list, gets ``anchor`` times the sum of the changes: -1 for relative
@@ -61,7 +61,7 @@ def drop_pattern(queue: Any, j: int, end: int) -> int:
 
 @inlined
 def solve_boxes(
-    G: Any, v: Any, z: Any, low: Any, high: Any, count: int, A: float, kappa: float, total: float,
+    G: Any, v: Any, z: Any, low: Any, high: Any, count: Any, A: float, kappa: float, total: float,
     new: Any,
 ) -> None:  # fmt: skip
     """The best variables between their bounds; ``total`` is the sum of all of the pattern."""
@@ -80,7 +80,7 @@ def solve_boxes(
 
 
 @inlined
-def relax(v: Any, new: Any, low: Any, high: Any, count: int, relaxation: float) -> None:
+def relax(v: Any, new: Any, low: Any, high: Any, count: Any, relaxation: float) -> None:
     """Make the step longer or shorter by a factor, if all variables stay between their bounds."""
     if relaxation == 1.0:
         return  # bounds that were met exactly stay met
@@ -94,8 +94,8 @@ def relax(v: Any, new: Any, low: Any, high: Any, count: int, relaxation: float) 
 
 @inlined
 def release(
-    active: Any, G: Any, v: Any, new: Any, low: Any, high: Any, count: int, A: float, kappa: float
-) -> int:
+    active: Any, G: Any, v: Any, new: Any, low: Any, high: Any, count: Any, A: float, kappa: float
+) -> Any:
     """Variables at a bound that their new gradient presses against leave the list ``active``.
 
     The gradient ``G`` was that at ``v``.  The new length of the list comes back.

@@ -23,7 +23,7 @@ __all__ = ["box_step", "simplex_step"]
 
 @inlined
 def box_step(
-    z: Any, low: Any, high: Any, first: int, count: int, kappa: float, u: float, t: float, new: Any
+    z: Any, low: Any, high: Any, first: int, count: Any, kappa: float, u: float, t: float, new: Any
 ) -> float:
     """Solve the block; ``new[first:count]`` receives the variables, and t comes back.
 
@@ -79,7 +79,7 @@ def box_step(
 
 @inlined
 def simplex_step(
-    G: Any, v: Any, sign: Any, first: int, count: int, cap: float, A: float, kappa: float, new: Any
+    G: Any, v: Any, sign: Any, first: int, count: Any, cap: float, A: float, kappa: float, new: Any
 ) -> None:
     """Coordinates and pairs in turn for the generic block sum_q |v_q| <= cap (one shared slack).
 

@@ -26,7 +26,7 @@ __all__ = ["crammer_singer_step"]
 
 @inlined
 def crammer_singer_step(
-    F: Any, tau: Any, count: int, own_at: int, cap: float, A: float, B: Any, new: Any
+    F: Any, tau: Any, count: Any, own_at: Any, cap: float, A: float, B: Any, new: Any
 ) -> None:
     """Solve the block over the listed variables; ``new[:count]`` receives the optimal tau.
 

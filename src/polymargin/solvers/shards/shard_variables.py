@@ -13,17 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from polymargin.certificate.certificate import prototypes
-from polymargin.compiled.block_descent import descend_blocks, enlist, make_blocks
-from polymargin.compiled.pattern_descent import (
-    LOSS,
-    OWN,
-    STEPS,
-    VISITS,
-    descend,
-    empty_totals,
-    make_duals,
-    screen,
-)
+from polymargin.compiled.block_descent import descend_blocks
+from polymargin.compiled.block_lists import enlist
+from polymargin.compiled.block_variables import make_blocks
+from polymargin.compiled.pattern_descent import descend, make_duals, screen
+from polymargin.compiled.totals import LOSS, OWN, STEPS, VISITS, empty_totals
 from polymargin.problem.kernels import dense_scores
 from polymargin.problem.problem import Problem, row_blocks
 from polymargin.solvers.block_scores import centred
