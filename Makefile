@@ -12,7 +12,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: demo test lint types bench docs clean help
+.PHONY: demo test coverage size lint types bench docs clean help
 
 demo: $(VENV)/.installed-all ## a first tour: table and polymargin-demo.html
 	$(BIN)/polymargin demo
@@ -21,8 +21,15 @@ PYTEST_ARGS ?= -n 2
 test: $(VENV)/.installed-test ## the test suite on two cores; PYTEST_ARGS="-m 'not slow'" to choose
 	$(BIN)/python -m pytest -q $(PYTEST_ARGS)
 
-lint: $(VENV)/.installed-lint ## style and common errors (ruff)
+coverage: $(VENV)/.installed-test ## line coverage of the suite, table and htmlcov/
+	$(BIN)/python -m pytest -q $(PYTEST_ARGS) --cov --cov-report=term --cov-report=html
+
+size: ## lines of code, functions and complexity per layer
+	@$(PYTHON) tools/source_size.py
+
+lint: $(VENV)/.installed-lint ## style, common errors and format (ruff)
 	$(BIN)/python -m ruff check .
+	$(BIN)/python -m ruff format --check .
 
 types: $(VENV)/.installed-lint ## type check (mypy)
 	$(BIN)/python -m mypy
@@ -39,7 +46,7 @@ clean: ## remove what was built, but not the environment .venv
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1: /p' Makefile | \
-	while IFS=: read -r name text; do printf '  make %-6s %s\n' "$$name" "$$text"; done
+	while IFS=: read -r name text; do printf '  make %-8s %s\n' "$$name" "$$text"; done
 
 # The package, editable, with the extra named by the stamp. Redone only when pyproject.toml changes.
 $(VENV)/.installed-%: pyproject.toml | $(BIN)/pip
