@@ -18,7 +18,7 @@ from scipy import sparse
 
 from polymargin import DataFileError
 from polymargin.compiled.parsing import read_number
-from polymargin.datasets import Wanted, read_data
+from polymargin.datasets import ColumnSpec, Wanted, read_data
 
 TABLE = """sepal,petal,species
 5.1,1.4,setosa
@@ -142,17 +142,14 @@ def test_without_header(tmp_path):
     ],
 )
 def test_header_is_found(tmp_path, text, rows):
-    try:
-        assert read_data(write(tmp_path, text)).X.shape[0] == rows
-    except DataFileError as error:
-        assert "'d' is not a number" in str(error)  # noqa: PT017
+    assert read_data(write(tmp_path, text)).shape[0] == rows
 
 
 def test_a_column_without_name(tmp_path):
     path = write(tmp_path, ",a,l\n0,5,x\n1,6,y\n")
     data = read_data(path)
     assert data.feature_names == ["column 0", "a"]
-    assert "--ignore 0" in data.notes[0]
+    assert any("--ignore 0" in note for note in data.notes)
     assert read_data(path, ignore=["0"]).feature_names == ["a"]
 
 
@@ -225,7 +222,6 @@ def test_progress(tmp_path):
     seen = []
     path = write(tmp_path, "a,b,l\n" + "1.25,2.5,x\n" * 900_000)
     read_data(path, progress=lambda done, size: seen.append((done, size)))
-    assert len(seen) > 2
     assert seen[-1][0] == seen[-1][1]
 
 
@@ -293,15 +289,20 @@ def test_arff_nominal_features(tmp_path):
     )
     path = write(tmp_path, text, "d.arff")
     data = read_data(path, ignore=["id"])
-    np.testing.assert_array_equal(data.X, [[1, 0, 1], [0, 1, 2]])
-    assert data.feature_names == ["colour=red", "colour=blue", "w"]
-    with pytest.raises(DataFileError, match="'id' is of type string"):
-        read_data(path)
-    wanted = Wanted(2, ["w", "colour=blue"], "class")
+    assert data.feature_names == ["colour", "w"]
+    assert [column.kind for column in data.columns] == ["text", "number"]
+    assert data.columns[0].values.tolist() == ["red", "blue"]
+    wanted = Wanted(2, ["w", "colour"], "class")
+    wanted.columns = [ColumnSpec("w", "number"), ColumnSpec("colour", "text")]
     data = read_data(path, ignore=["id"], wanted=wanted, need_label=False)
-    np.testing.assert_array_equal(data.X, [[1, 0], [2, 1]])
-    with pytest.raises(DataFileError, match=r"line 7.*missing"):
-        read_data(write(tmp_path, text.replace("red,u1", "?,u1"), "e.arff"), ignore=["id"])
+    assert data.columns[0].values.tolist() == [1, 2]
+    gap = read_data(write(tmp_path, text.replace("red,u1", "?,u1"), "e.arff"), ignore=["id"])
+    assert gap.columns[0].values.tolist() == [None, "blue"]
+    odd = write(
+        tmp_path, text.replace("@attribute id string", "@attribute id relational"), "f.arff"
+    )
+    with pytest.raises(DataFileError, match="'id' is of type relational"):
+        read_data(odd)
 
 
 def test_npz(tmp_path):
@@ -338,10 +339,11 @@ def test_parquet(tmp_path):
     data = read_data(path, wanted=Wanted(2, ["petal", "sepal"]), need_label=False)
     np.testing.assert_array_equal(data.X, X[:, ::-1])
     pq.write_table(pa.table({"a": [1.0, None], "l": ["x", "y"]}), path)
-    with pytest.raises(DataFileError, match="row 1, column 'a'"):
-        read_data(path)
+    assert np.isnan(read_data(path).columns[0].values).tolist() == [False, True]
+    with pytest.raises(DataFileError, match="row 1, column 'a': missing value"):
+        read_data(path, wanted=Wanted(1, ["a"], "l"))
     (tmp_path / "bad.parquet").write_bytes(b"PAR1 nothing")
-    with pytest.raises(DataFileError, match="Parquet"):
+    with pytest.raises(DataFileError, match=r"bad\.parquet: cannot be read"):
         read_data(str(tmp_path / "bad.parquet"))
 
 
@@ -389,16 +391,18 @@ BROKEN = {
     "one column": ("1\n2\n3\n", "single column"),
     "ragged": ("a,b,c\n1,2,x\n3,4,5,y\n", r"line 3: has 4 fields where 3"),
     "short row": ("a,b,c\n1,2,x\n3,y\n", r"line 3: has 2 fields where 3"),
-    "missing": ("a,b,c\n1,2,x\n\n3,,y\n", r"line 4: column 'b': missing value"),
-    "nan": ("a,b,c\n1,2,x\n3,NaN,y\n", r"line 3: column 'b': missing value \('NaN'\)"),
-    "infinite": ("a,b,c\n1,2,x\n3,inf,y\n", r"line 3: column 'b': 'inf' is not finite"),
-    "text": ("a,b,c\n1,2,x\n3,red,y\n", r"line 3: column 'b': 'red' is not a number"),
+    "infinite": ("a,b,c\n1,2,x\n3,inf,y\n", r"line 3: column 'b': inf is not finite"),
+    "text": (
+        "a,b,c\n" + "".join(f"{k},{k}.5,x\n" for k in range(99)) + "3,red,y\n",
+        r"line 101: column 'b': 'red' is not a number, but 99 % of the column are; mend it, give "
+        "--missing 'red'",
+    ),
     "no label": ("a,b,c\n1,2,x\n3,4,\n", r"line 3: column 'c': the label is missing"),
     "binary": (b"\x00\x01\x02,\x00\n", "binary"),
-    "utf-16": ("a,b\n1,x\n".encode("utf-16"), "UTF-16"),
-    "latin": (b"a,b,c\n1,2,x\n3,4,\xe9\n", "line 3: is not UTF-8"),
+    "latin": (b"a,b,c\n1,2,x\n3,4,\xe9\n", "line 3: is not UTF-8 text; give its --encoding"),
     "carriage returns": ("a,b,c\r1,2,x\r", "carriage returns only"),
-    "carriage return": ("a,b,c\n1,2,x\n1,\r2,x\n", "line 3: has a carriage return"),
+    "carriage return": ("a,b,c\n1,2,x\n1,\r2,x\n", "line 3: has 2 fields where 3"),
+    "only a byte order mark": ("\ufeff", "is empty"),
     "open quote": ('a,b,c\n1,2,"x\n3,4,y\n', "line 2: a quote is opened"),
 }
 
@@ -452,8 +456,9 @@ def test_broken_libsvm(tmp_path, text, message):
         ("@relation r\n@attribute a real\n", "no @data"),
         ("@relation r\n@attribute a real\n@data\n1\n", "1 attributes"),
         (ARFF.replace("7.0,4.7,", "7.0,"), "line 9: has 2 fields"),
-        (ARFF.replace("7.0,4.7,versicolor", "7.0,?,versicolor"), "line 9: column 'petal': missing"),
-        (ARFF.replace("7.0,4.7,versicolor", "7.0,1,rosa"), "line 9: attribute 'species'"),
+        (ARFF.replace("7.0,4.7,versicolor", "7.0,1e,versicolor"), "line 9: column 'petal': '1e'"),
+        (ARFF.replace("7.0,4.7,versicolor", "7.0,1,rosa"), "line 9: column 'species': 'rosa'"),
+        (ARFF.replace("{setosa, versicolor, 'virginica'}", "{}"), "line 5: attribute 'species' d"),
     ],
 )
 def test_broken_arff(tmp_path, text, message):
@@ -488,6 +493,6 @@ def test_damaged_files_are_read_or_refused(tmp_path):
         path = write(tmp_path, bytes(text), f"data.{kind}")
         for orders in ({}, {"wanted": Wanted(2, ["a", "b"], "c"), "need_label": False}):
             try:
-                assert read_data(path, **orders).X.shape[0] > 0
+                assert read_data(path, **orders).shape[0] > 0
             except DataFileError as error:
                 assert "\n" not in str(error)  # noqa: PT017

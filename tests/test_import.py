@@ -19,6 +19,7 @@ LAYERS = [
     "compiled",
     "problem",
     "datasets",
+    "tables",
     "certificate",
     "solvers",
     "radius_margin",

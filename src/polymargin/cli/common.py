@@ -231,16 +231,52 @@ _DATA_OPTIONS = (
                  "Default: guessed."),
     click.option("--delimiter", metavar="CHAR", help="A character, 'tab' or 'space'.  Default: "
                  "guessed."),
+    click.option("--decimal", type=click.Choice([".", ","]), help="Decimal mark.  Default: "
+                 "guessed."),
+    click.option("--encoding", metavar="NAME", help="Encoding of text, such as latin-1 or cp1252.  "
+                 "Default: UTF-8."),
+    click.option("--missing", multiple=True, metavar="TEXT", help="Further text that stands for no "
+                 "value; may be given several times."),
     click.option("--ignore", multiple=True, metavar="COLUMN", help="Column to leave out; may be "
                  "given several times."),
-    click.option("--format", "format_", type=click.Choice(["csv", "tsv", "libsvm", "arff", "npz",
-                 "parquet"]), help="Format of DATA.  Default: by its name, then by its beginning."),
+    click.option("--query", metavar="SELECT", help="One SELECT over DATA, which is the table "
+                 "'data': \"SELECT a, b, y FROM data WHERE b > 0\"."),
+    click.option("--format", "format_", type=click.Choice(["csv", "tsv", "jsonl", "parquet",
+                 "libsvm", "arff", "npz"]), help="Format of DATA.  Default: by its name, then by "
+                 "its beginning."),
     click.option("--part", type=click.Choice(["train", "test", "validation"]), help="NPZ: rows of "
                  "train_idx, test_idx or val_idx."),
     click.option("--float32/--float64", default=None, help="Precision of the data in memory.  "
                  "Default: double, single for files over 500 MB."),
+    click.option("--max-bytes", type=click.IntRange(1), help="Largest unpacked size of a packed "
+                 "file.  Default: 1 GiB, or 200 times its packed size."),
 )  # fmt: skip
-DATA_NAMES = ("label", "header", "delimiter", "ignore", "format_", "part", "float32")
+DATA_NAMES = (
+    "label",
+    "header",
+    "delimiter",
+    "decimal",
+    "encoding",
+    "missing",
+    "ignore",
+    "query",
+    "format_",
+    "part",
+    "float32",
+    "max_bytes",
+)
+_COLUMN_OPTIONS = (
+    click.option("--numeric", multiple=True, metavar="COLUMN", help="Column of numbers; may be "
+                 "given several times, as the next two."),
+    click.option("--categorical", multiple=True, metavar="COLUMN", help="Column of categories, one "
+                 "0/1 feature for each."),
+    click.option("--text", multiple=True, metavar="COLUMN", help="Column of free text, a tf-idf "
+                 "feature for each word."),
+    click.option("--columns", "columns_file", metavar="FILE", help="TOML or JSON file with the "
+                 "kind of columns: name = \"number\", \"category\", \"text\", \"date\", "
+                 "\"date %d/%m/%Y\" or \"ignore\"."),
+)  # fmt: skip
+COLUMN_NAMES = ("numeric", "categorical", "text", "columns_file")
 
 
 def data_options(command: Command) -> Command:
@@ -250,14 +286,23 @@ def data_options(command: Command) -> Command:
     return command
 
 
+def training_options(command: Command) -> Command:
+    """How DATA is read, and what its columns are."""
+    for option in reversed(_COLUMN_OPTIONS):
+        command = option(command)
+    return data_options(command)
+
+
 # -- reading and writing -----------------------------------------------------------------------
 
 
 def read(data: str, options: dict[str, Any], wanted: Any = None, need_label: bool = True) -> Any:
     """Read DATA with a progress line; what was assumed is said."""
+    from polymargin.cli.columns import prepare_columns, reading_kinds
     from polymargin.datasets import read_data
 
     started = time.perf_counter()
+    kinds = reading_kinds(options)
     with progress(f"reading {data}") as line:
         found = read_data(
             data,
@@ -265,19 +310,28 @@ def read(data: str, options: dict[str, Any], wanted: Any = None, need_label: boo
             label=options["label"],
             header=options["header"],
             delimiter=options["delimiter"],
-            ignore=options["ignore"],
+            decimal=options["decimal"],
+            encoding=options["encoding"],
+            missing=options["missing"],
+            kinds={name: "number" if kind == "number" else "text" for name, kind in kinds.items()},
+            ignore=[*options["ignore"], *(n for n, kind in kinds.items() if kind == "ignore")],
+            query=options["query"],
             part=options["part"],
             dtype=_dtype(data, options["float32"]),
             wanted=wanted,
             need_label=need_label,
+            max_bytes=options["max_bytes"],
             progress=line.set,
         )
-    rows, width = found.X.shape
+    rows, width = found.shape
     seconds = time.perf_counter() - started
     took = f" in {seconds:.1f} s" if seconds >= 2.0 else ""
-    say(f"{data}: {rows} rows, {width} features{_kind(found)}{took}")
+    what = "features" if found.columns is None else "columns"
+    say(f"{data}: {rows} rows, {width} {what}{_kind(found)}{took}")
     for note in found.notes:
         say(note)
+    if found.columns is not None:
+        prepare_columns(found, wanted, kinds)
     return found
 
 
@@ -300,7 +354,8 @@ def _kind(found: Any) -> str:
 
 def take_data_options(options: dict[str, Any]) -> dict[str, Any]:
     """Remove the options of DATA from all options."""
-    return {name: options.pop(name) for name in DATA_NAMES}
+    known = [name for name in (*DATA_NAMES, *COLUMN_NAMES) if name in options]
+    return {name: options.pop(name) for name in known}
 
 
 def check_writable(path: str | None) -> None:
@@ -342,9 +397,13 @@ def load_model(path: str) -> tuple[Any, dict[str, Any]]:
 
 def wanted_by(model: Any, header: dict[str, Any]) -> Any:
     """What the model expects of DATA."""
+    from polymargin.cli.columns import column_specs, takes_raw_columns
     from polymargin.datasets import Wanted
 
     names = header.get("feature_names")
-    return Wanted(
+    wanted = Wanted(
         int(model.n_features_in_), names, header.get("label_name"), header.get("zero_based")
     )
+    wanted.columns = column_specs(model)
+    wanted.raw = wanted.columns is None and takes_raw_columns(model)
+    return wanted

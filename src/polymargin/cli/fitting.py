@@ -23,8 +23,18 @@ _SUPPORT_BYTES = 16_000_000  # from here on linear models are kept without suppo
 # -- scaling -----------------------------------------------------------------------------------
 
 
-def new_scaler(kind: str, X: Any) -> Any:
-    """The scaler asked for, or None; sparse data are never centred."""
+def new_scaler(recipe: Recipe, X: Any) -> Any:
+    """The scaler asked for, or the encoder of a table, or None."""
+    if recipe.plan is not None:
+        scaler = _scaler(recipe.scale, None)
+        if scaler is not None:
+            scaler.copy = True
+        return recipe.plan.encoder(scaler)
+    return _scaler(recipe.scale, X)
+
+
+def _scaler(kind: str, X: Any) -> Any:
+    """A scaler or None; sparse data are never centred."""
     from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
     is_sparse = hasattr(X, "nnz")
@@ -49,12 +59,18 @@ def new_scaler(kind: str, X: Any) -> Any:
 
 def fit_scaler(scaler: Any, X: Any) -> None:
     """Learn the scaling in blocks: no copy of X."""
+    if not hasattr(scaler, "partial_fit"):
+        scaler.fit(X)
+        return
     for rows in blocks(X.shape[0]):
         scaler.partial_fit(X[rows])
 
 
 def scale_in_place(scaler: Any, X: Any) -> Any:
-    """X is overwritten by its scaled self."""
+    """X is overwritten by its scaled self, or replaced where it was a table."""
+    if not hasattr(scaler, "partial_fit"):
+        encoded = scaler.transform(X)
+        return encoded.tocsr() if hasattr(encoded, "tocsr") else encoded
     if hasattr(X, "nnz"):
         return scaler.transform(X)
     for rows in blocks(X.shape[0]):
@@ -80,12 +96,21 @@ class Fitted:
     seconds: float
     interrupted: bool = False
     error: float = float("nan")  # on validation rows, where there were some
+    plan: Any = None  # of the columns of a table
+    X: Any = None  # all rows, as scaled for the fit
 
     @property
     def model(self) -> Any:
         """What is saved."""
         if self.scaler is None:
             return self.estimator
+        if self.plan is not None:
+            from sklearn.pipeline import Pipeline
+
+            columns = self.plan.table_columns()
+            return Pipeline(
+                [("columns", columns), ("encode", self.scaler), ("model", self.estimator)]
+            )
         self.scaler.copy = True  # whoever loads the model keeps their data
         from sklearn.pipeline import Pipeline
 
@@ -119,11 +144,12 @@ def scaled_fit(
     ``seconds_left`` is asked once, when the data are ready; None leaves the limit of the recipe.
     """
     started = time.perf_counter()
-    scaler = new_scaler(recipe.scale, X)
+    scaler = new_scaler(recipe, X)
     with progress("training") as line:
         if scaler is not None:
             fit_scaler(scaler, X)
             X = scale_in_place(scaler, X)
+        scaled = X
         if rows is not None:
             X, y = X[rows], y[rows]
         left = seconds_left()
@@ -133,7 +159,8 @@ def scaled_fit(
         line.begin_fit(estimator)
         say_once(f"training: {recipe.words()}")
         interrupted = fit(estimator, X, y, line)
-    return Fitted(estimator, scaler, time.perf_counter() - started, interrupted)
+    seconds = time.perf_counter() - started
+    return Fitted(estimator, scaler, seconds, interrupted, plan=recipe.plan, X=scaled)
 
 
 def slim(estimator: Any) -> None:

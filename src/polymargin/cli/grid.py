@@ -139,7 +139,7 @@ def search(
         try:
             for number, (train, test) in enumerate(splits):
                 X_train, X_test = X[train], X[test]
-                scaler = new_scaler(recipe.scale, X)
+                scaler = new_scaler(recipe, X)
                 if scaler is not None:
                     fit_scaler(scaler, X_train)
                     X_train, X_test = (scale_in_place(scaler, part) for part in (X_train, X_test))
@@ -250,7 +250,9 @@ class _Runner:
             cell.seconds.append(seconds)
             cell.model_bytes = model_bytes(estimator)
         if self.best is None or error < self.best_error:
-            self.best = Fitted(estimator, self.scaler, seconds, interrupted, error)
+            self.best = Fitted(
+                estimator, self.scaler, seconds, interrupted, error, self.recipe.plan
+            )
             self.best_error = error
         return interrupted
 

@@ -95,6 +95,7 @@ class Recipe:
     seed: int
     jobs: int
     eta_scale: str = "absolute"
+    plan: Any = None  # of the columns of a table that is no matrix
 
     @property
     def is_hull(self) -> bool:

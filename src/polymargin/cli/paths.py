@@ -9,7 +9,6 @@ import click
 from polymargin.cli.common import (
     INTERRUPTED,
     check_writable,
-    data_options,
     emit,
     output_options,
     progress,
@@ -18,6 +17,7 @@ from polymargin.cli.common import (
     size_text,
     table,
     take_data_options,
+    training_options,
     writing,
 )
 from polymargin.cli.machine_options import Recipe, recipe_options, take_recipe
@@ -35,7 +35,7 @@ __all__ = ["path", "tune_by_radius_margin"]
 @click.option("--wide", is_flag=True, help="All values of C between those that hardly matter, not "
               "only the last two decades.")  # fmt: skip
 @recipe_options(lists=True, machine="CS")
-@data_options
+@training_options
 @output_options
 def path(
     data: str,
@@ -69,6 +69,7 @@ def path(
     for target in (output, csv_file):
         check_writable(target)
     found = read(data, reading)
+    recipe.plan = found.plan
     check_classes(found)
     thin(recipe, found)
     record = {"command": "path", "data": data} | _walk(recipe, found, Cs, points)
@@ -99,7 +100,7 @@ def _walk(recipe: Recipe, found: Any, Cs: Any, points: int) -> dict[str, Any]:
     y = found.y
     train, test = holdout(found.codes, recipe.seed, len(found.codes))
     X, X_test = found.X[train], found.X[test]
-    scaler = new_scaler(recipe.scale, X)
+    scaler = new_scaler(recipe, X)
     if scaler is not None:
         fit_scaler(scaler, X)
         X, X_test = (scale_in_place(scaler, part) for part in (X, X_test))
@@ -177,7 +178,7 @@ def _train_best(recipe: Recipe, found: Any, C: float, output: str) -> dict[str, 
 
     fitted = scaled_fit(recipe, {"C": C}, found.X, found.y)
     name_features(fitted, found)
-    final = summary(fitted, found, None, fitted.seconds, found.X, found.y)
+    final = summary(fitted, found, None, fitted.seconds, fitted.X, found.y)
     size = write(fitted.model, output, found)
     return {"final": final, "model": output, "model_bytes": size, "interrupted": fitted.interrupted}
 
@@ -230,6 +231,7 @@ def tune_by_radius_margin(
     reading = take_data_options(options)
     check_writable(output)
     found = read(data, reading)
+    recipe.plan = found.plan
     check_classes(found)
     thin(recipe, found)
     record = {"command": "tune", "method": "radius-margin", "data": data}
@@ -248,10 +250,10 @@ def _descend(
     from polymargin.selection.tune_radius_margin import tune_radius_margin
 
     X, y = found.X, found.y
-    scaler = new_scaler(recipe.scale, X)
+    scaler = new_scaler(recipe, X)
     if scaler is not None:
         fit_scaler(scaler, X)
-        X = found.X = scale_in_place(scaler, X)
+        X = scale_in_place(scaler, X)
     base = recipe.estimator()
     has_width = recipe.kernel != "linear"
     with progress("tuning"):
@@ -273,7 +275,7 @@ def _descend(
             random_state=recipe.seed,
         )
     best = {"C": float(tuned.C)} | ({"gamma": float(tuned.gamma)} if has_width else {})
-    fitted = Fitted(tuned.machine, scaler, float(tuned.seconds))
+    fitted = Fitted(tuned.machine, scaler, float(tuned.seconds), plan=recipe.plan)
     name_features(fitted, found)
     record: dict[str, Any] = {
         "best": best,

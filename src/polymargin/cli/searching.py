@@ -10,7 +10,6 @@ import click
 from polymargin.cli.common import (
     INTERRUPTED,
     check_writable,
-    data_options,
     emit,
     output_options,
     read,
@@ -18,6 +17,7 @@ from polymargin.cli.common import (
     size_text,
     table,
     take_data_options,
+    training_options,
 )
 from polymargin.cli.machine_options import Recipe, recipe_options, take_recipe
 
@@ -29,7 +29,7 @@ __all__ = ["cross_validate", "cv", "folds_text", "tune"]
 @click.option("-v", "--folds", type=click.IntRange(2), default=5, show_default=True,
               help="Number of folds.")  # fmt: skip
 @recipe_options()
-@data_options
+@training_options
 @output_options
 def cv(data: str, folds: int, as_json: bool, **options: Any) -> None:
     """Error of a machine on DATA by stratified cross-validation.
@@ -40,6 +40,7 @@ def cv(data: str, folds: int, as_json: bool, **options: Any) -> None:
 
     recipe = take_recipe(options)
     found = read(data, take_data_options(options))
+    recipe.plan = found.plan
     check_classes(found)
     thin(recipe, found)
     record = {"command": "cv", "data": data} | cross_validate(recipe, found, folds)
@@ -145,7 +146,7 @@ def folds_text(record: dict[str, Any]) -> str:
               "around its minimum by cross-validation.  Default: 8 where the machine at the "
               "minimum is wrong about training rows.")  # fmt: skip
 @recipe_options(lists=True)
-@data_options
+@training_options
 @output_options
 @click.pass_context
 def tune(
@@ -182,6 +183,7 @@ def tune(
     reading = take_data_options(options)
     check_writable(output)
     found = read(data, reading)
+    recipe.plan = found.plan
     check_classes(found)
     thin(recipe, found)
     record = {"command": "tune", "data": data} | _tune(recipe, found, folds)
@@ -235,7 +237,7 @@ def _final(recipe: Recipe, found: Any, best: dict[str, Any], output: str) -> dic
     fitted = scaled_fit(recipe, best, found.X, found.y)
     slim(fitted.estimator)
     name_features(fitted, found)
-    final = summary(fitted, found, None, fitted.seconds, found.X, found.y)
+    final = summary(fitted, found, None, fitted.seconds, fitted.X, found.y)
     size = write(fitted.model, output, found)
     return {"final": final, "model": output, "model_bytes": size, "interrupted": fitted.interrupted}
 

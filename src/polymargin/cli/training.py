@@ -11,7 +11,6 @@ from polymargin.cli.common import (
     INTERRUPTED,
     ToolError,
     check_writable,
-    data_options,
     emit,
     output_options,
     progress,
@@ -20,6 +19,7 @@ from polymargin.cli.common import (
     size_text,
     table,
     take_data_options,
+    training_options,
     writing,
 )
 from polymargin.cli.machine_options import Recipe, recipe_options, take_recipe
@@ -35,7 +35,7 @@ _FEW_ROWS = 20  # tables below may be toys with one example of each class; they 
 @click.option("-v", "--folds", type=click.IntRange(2), help="Also report the error of so many "
               "folds of cross-validation; without -o that is all.")  # fmt: skip
 @recipe_options()
-@data_options
+@training_options
 @output_options
 def train(data: str, output: str | None, folds: int | None, as_json: bool, **options: Any) -> None:
     """Train a model on DATA and write it to the file given by -o.
@@ -49,6 +49,7 @@ def train(data: str, output: str | None, folds: int | None, as_json: bool, **opt
     reading = take_data_options(options)
     check_writable(output)
     found = read(data, reading)
+    recipe.plan = found.plan
     check_classes(found)
     record: dict[str, Any] = {"command": "train", "data": data}
     if folds is not None:
@@ -125,7 +126,8 @@ def train_model(
     except KeyboardInterrupt:
         say("polymargin: interrupted before there was a model: nothing was written")
         raise click.exceptions.Exit(INTERRUPTED) from None
-    kept = choose_model(picked, final, X, y, n_final, is_fair)
+    scaled = None if final is None else final.X
+    kept = choose_model(picked, final, scaled, y, n_final, is_fair)
     fitted, seconds = kept.fitted, timer.seconds
     interrupted = (picked is not None and picked.interrupted) or (
         final is not None and final.interrupted
@@ -134,7 +136,7 @@ def train_model(
     slim(fitted.estimator)
     name_features(fitted, found)
     # the training error of a whole table takes time, and X is scaled for the final fit alone
-    shown = X if fitted is final and not timer.is_over else None
+    shown = scaled if fitted is final and not timer.is_over else None
     record |= summary(fitted, found, choice, seconds, shown, y)
     record |= {"trained_rows": kept.rows, "stage": kept.stage, "interrupted": interrupted}
     if output is not None:
@@ -190,7 +192,7 @@ def _pick(
 
 def name_features(fitted: Any, found: Any) -> None:
     """Names of columns become those of the model's features."""
-    if found.feature_names is None:
+    if found.feature_names is None or fitted.plan is not None:
         return
     import numpy as np
 

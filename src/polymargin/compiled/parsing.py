@@ -1,8 +1,8 @@
-"""Compiled reading of text: decimal numbers to the nearest double, rows, sparse rows, labels.
+"""Compiled reading of sparse rows: decimal numbers to the nearest double, indices, labels.
 
 Numbers are rounded correctly: exact products where both factors are exact, and otherwise a 128-bit
 approximation of w 10^q whose error is known to be too small to matter.  Whatever is unusual (more
-than 19 digits, subnormals, quotes, words, missing fields, labels not seen before) is handed back to
+than 19 digits, subnormals, words, labels not seen before) is handed back to
 Python row by row, where it is read slowly or refused with its place.
 """
 
@@ -14,9 +14,7 @@ import numpy as np
 
 from polymargin.compiled.jit import jit
 
-__all__ = ["IGNORED", "LABEL", "find_label", "parse_rows", "parse_sparse_rows", "read_number"]
-
-LABEL, IGNORED = -1, -2
+__all__ = ["find_label", "parse_sparse_rows", "read_number"]
 
 _SMALLEST, _LARGEST = -342, 308
 
@@ -203,84 +201,6 @@ def _trimmed(text: Any, a: Any, b: Any) -> Any:
 
 
 @jit
-def parse_rows(
-    text: Any,
-    p: Any,
-    end: Any,
-    delimiter: Any,
-    role: Any,
-    slots: Any,
-    starts: Any,
-    arena: Any,
-    values: Any,
-    bits: Any,
-    codes: Any,
-) -> Any:
-    """Rows of delimited text from p on, which ends with a newline before ``end``.
-
-    Parameters
-    ----------
-    delimiter : byte, or -1 for any run of blanks
-    role : (n_columns,) place of each column among the features, or LABEL, or IGNORED
-    values, bits : flat views of one (rows, n_features) buffer; ``codes`` (rows,) of the labels
-
-    Returns
-    -------
-    rows, lines, p, plain
-        Rows read, lines seen, where the next line starts; ``plain`` is False if that line is not.
-    """
-    n_columns, n_rows = len(role), len(codes)
-    width = len(values) // n_rows
-    rows, lines = 0, 0
-    while p < end and rows < n_rows:
-        line, column, blank = p, 0, True
-        while True:
-            if delimiter < 0:
-                while text[p] == 32 or text[p] == 9:
-                    p += 1
-            a = p
-            byte = text[p]
-            while byte != 10 and byte != delimiter:
-                if byte == 34 or (delimiter < 0 and (byte == 32 or byte == 9)):
-                    break
-                p += 1
-                byte = text[p]
-            if byte == 34:
-                return rows, lines, line, False
-            b = p
-            if byte == 10 and b > a and text[b - 1] == 13:
-                b -= 1
-            if delimiter < 0 and byte == 10 and a == b:
-                break  # blanks at the end of a line, or a blank line
-            blank = blank and byte == 10 and column == 0 and _trimmed(text, a, b)[0] == b
-            if blank:
-                break
-            if column >= n_columns:
-                return rows, lines, line, False
-            place = role[column]
-            if place >= 0:
-                if not read_number(text, a, b, values, bits, rows * width + place):
-                    return rows, lines, line, False
-            elif place == LABEL:
-                a, b = _trimmed(text, a, b)
-                code = find_label(text, a, b, slots, starts, arena)
-                if code < 0:
-                    return rows, lines, line, False
-                codes[rows] = code
-            column += 1
-            if byte == 10:
-                break
-            p += 1
-        if column > 0:
-            if column != n_columns:
-                return rows, lines, line, False
-            rows += 1
-        p += 1
-        lines += 1
-    return rows, lines, p, True
-
-
-@jit
 def parse_sparse_rows(
     text: Any,
     p: Any,
@@ -296,8 +216,9 @@ def parse_sparse_rows(
 ) -> Any:
     """Rows ``label index:value ...`` from p on; stops before a line that is not plain.
 
-    ``ends[r]`` is where row r ends in ``values`` and ``indices``.  Returns rows, entries, lines, p,
-    plain as ``parse_rows``; also stops, plainly, where the buffers might not hold another line.
+    ``ends[r]`` is where row r ends in ``values`` and ``indices``.  Returns rows read, entries, lines
+    seen, where the next line starts, and whether that line is plain; also stops, plainly, where the
+    buffers might not hold another line.
     """
     rows, entries, lines = 0, 0, 0
     while p < end and rows < len(codes):

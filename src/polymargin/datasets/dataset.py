@@ -11,13 +11,30 @@ import numpy as np
 
 from polymargin.exceptions import DataFileError
 
-__all__ = ["Dataset", "LabelTable", "RowBuffer", "Wanted", "label_values"]
+__all__ = [
+    "ColumnSpec",
+    "Dataset",
+    "LabelTable",
+    "RowBuffer",
+    "Wanted",
+    "factorize",
+    "label_values",
+]
 
 Progress = Callable[[int, int | None], None]
 """Called with the bytes read so far and the size, if it is known."""
 
 MOST_LABELS = 32767
 _INTEGER = re.compile(r"[+-]?(0|[1-9][0-9]{0,17})(\.0*)?$")
+
+
+@dataclass
+class ColumnSpec:
+    """A column of a table: its name, "number", "date", "boolean" or "text", the format of dates."""
+
+    name: str
+    kind: str
+    form: str | None = None
 
 
 @dataclass
@@ -28,6 +45,10 @@ class Wanted:
     names: Sequence[str] | None = None
     label_name: str | None = None
     zero_based: bool | None = None
+    columns: Sequence[ColumnSpec] | None = None
+    """Kinds of the columns, where the model encodes a table itself."""
+    raw: bool = False
+    """Whether columns go to the model as they were read (a Pipeline that was made in Python)."""
 
 
 @dataclass
@@ -36,7 +57,8 @@ class Dataset:
 
     Attributes
     ----------
-    X : ndarray or CSR matrix of shape (n_samples, n_features)
+    X : ndarray or CSR matrix of shape (n_samples, n_features), or None
+        None where the features are not all numbers without gaps; then ``columns`` has them.
     codes : ndarray of shape (n_samples,) or None
         Number of each example's label in ``labels``; None without a label column.
     labels : list of str
@@ -49,6 +71,10 @@ class Dataset:
         LIBSVM only: whether the first feature has the number 0.
     notes : list of str
         What was assumed, for people.
+    columns : list of Column or None
+        The features of a table that is no matrix.
+    plan : ColumnPlan or None
+        What becomes of these columns.
     """
 
     X: Any
@@ -59,6 +85,15 @@ class Dataset:
     kind: str = ""
     zero_based: bool | None = None
     notes: list[str] = field(default_factory=list)
+    columns: list[Any] | None = None
+    plan: Any = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and features."""
+        if self.columns is not None:
+            return len(self.columns[0].values), len(self.columns)
+        return int(self.X.shape[0]), int(self.X.shape[1])
 
     @property
     def y(self) -> np.ndarray | None:
@@ -98,6 +133,23 @@ def label_values(texts: Sequence[str]) -> np.ndarray:
     return np.array(list(texts), dtype=np.str_)
 
 
+def factorize(texts: Sequence[str], what: str) -> tuple[np.ndarray, list[str]]:
+    """Numbers of labels in order of appearance, and the labels."""
+    number: dict[str, int] = {}
+    codes = np.fromiter((number.setdefault(t, len(number)) for t in texts), np.int32, len(texts))
+    if len(number) > MOST_LABELS:
+        raise too_many_labels(what)
+    return codes, list(number)
+
+
+def too_many_labels(what: str) -> DataFileError:
+    """The refusal of a label column that is none."""
+    return DataFileError(
+        f"{what} has more than {MOST_LABELS} different values: it cannot be the label; name the "
+        "right column with --label"
+    )
+
+
 class LabelTable:
     """Labels seen so far, with the arrays by which compiled code finds them."""
 
@@ -114,10 +166,7 @@ class LabelTable:
         if text in self.number:
             return self.number[text]
         if len(self.texts) >= MOST_LABELS:
-            raise DataFileError(
-                f"{self.what} has more than {MOST_LABELS} different values: it cannot be the "
-                "label; name the right column"
-            )
+            raise too_many_labels(self.what)
         code = len(self.texts)
         self.number[text] = code
         self.texts.append(text)

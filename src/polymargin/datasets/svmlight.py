@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from polymargin.datasets.dataset import Dataset, LabelTable, RowBuffer, Wanted
-from polymargin.datasets.delimited import _whole_lines
 from polymargin.datasets.sources import Source
+from polymargin.datasets.text_values import is_missing, is_number
 
 __all__ = ["read_svmlight"]
 
 _DENSE_SHARE = 0.4  # of the entries: from here on a dense matrix is smaller and faster
+_WHOLE = re.compile(r"[0-9]{1,10}")
 _ENTRIES, _ROWS = 1 << 19, 1 << 15
 
 
@@ -41,7 +43,7 @@ def read_svmlight(
     line = 0
     from polymargin.compiled.parsing import parse_sparse_rows
 
-    for block in _whole_lines(source):
+    for block in source.lines():
         text = np.frombuffer(block, dtype=np.uint8)
         p, end = 0, len(block)
         while p < end:
@@ -149,16 +151,15 @@ def _by_hand(
     label, found = text[0], []
     if ":" in label:
         raise source.error(f"starts with {label[:40]!r}, not with a label", line)
-    for part in text[1:]:
+    for place, part in enumerate(text[1:]):
         name, colon, value = part.partition(":")
-        if name == "qid":
+        if name == "qid" and place == 0 and _WHOLE.fullmatch(value):
             continue
-        if not colon or not name.isdigit() or int(name) > 2**31 - 1:
+        if not colon or not _WHOLE.fullmatch(name) or int(name) > 2**31 - 1:
             raise source.error(f"{part[:40]!r} is not 'number:value'", line)
-        try:
-            number = float(value)
-        except ValueError:
-            raise source.error(f"feature {name}: {value[:40]!r} is not a number", line) from None
+        if not is_number(value) and not is_missing(value):
+            raise source.error(f"feature {name}: {value[:40]!r} is not a number", line)
+        number = float(value) if is_number(value) else math.nan
         if not math.isfinite(number):
             missing = "missing value" if math.isnan(number) else "not finite"
             raise source.error(f"feature {name}: {missing} ({value[:40]!r})", line)

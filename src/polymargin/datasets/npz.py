@@ -1,21 +1,18 @@
-"""NPZ archives and Parquet tables."""
+"""NPZ archives: arrays ``X`` and ``y``, or the parts of a CSR matrix; nothing is unpickled."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from polymargin._extras import install_command
-from polymargin.datasets.dataset import Dataset, RowBuffer, Wanted
-from polymargin.datasets.delimited import column_roles
+from polymargin.datasets.dataset import Dataset, Wanted
 from polymargin.datasets.sources import Source
 from polymargin.exceptions import DataFileError
 from polymargin.problem.validation import why_not_compressed
 
-__all__ = ["read_npz", "read_parquet"]
+__all__ = ["read_npz"]
 
 _PARTS = {"train": "train_idx", "test": "test_idx", "validation": "val_idx"}
 _CHECKED = 1 << 16  # rows looked at together
@@ -180,78 +177,3 @@ def _match(source: Source, data: Dataset, wanted: Wanted | None) -> Dataset:
             f"has {data.X.shape[1]} features, but the model was trained on {wanted.n_features}"
         )
     return data
-
-
-def read_parquet(
-    source: Source,
-    *,
-    label: str | int | None = None,
-    ignore: Sequence[str | int] = (),
-    wanted: Wanted | None = None,
-    need_label: bool = True,
-    dtype: Any = np.float64,
-) -> Dataset:
-    """Read a Parquet table batch by batch (needs pyarrow)."""
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise source.error(f"Parquet needs pyarrow: {install_command('parquet')}") from None
-    try:
-        file = pq.ParquetFile(source.whole())
-    except (pa.ArrowException, OSError) as error:
-        raise source.error(f"is no readable Parquet file: {' '.join(str(error).split())}") from None
-    names = list(file.schema_arrow.names)
-    notes: list[str] = []
-    role, label_column = column_roles(
-        source, len(names), names, label, ignore, wanted, need_label, notes
-    )
-    columns = sorted(np.flatnonzero(role >= 0), key=lambda c: role[c])
-    buffer = RowBuffer(len(columns), False, dtype)
-    total = file.metadata.num_rows
-    if total == 0:
-        raise source.error("has no rows")
-    buffer._resize(total)
-    labels: list[np.ndarray] = []
-    wanted_names = [names[c] for c in columns]
-    extra = [] if label_column is None else [names[label_column]]
-    for batch in file.iter_batches(batch_size=1 << 16, columns=[*wanted_names, *extra]):
-        block = np.empty((batch.num_rows, len(columns)))
-        for k, name in enumerate(wanted_names):
-            block[:, k] = _column(source, batch.column(name), name, buffer.n, pa)
-        if extra:
-            column = batch.column(extra[0])
-            if column.null_count:
-                raise source.error(f"column {extra[0]!r}: a label is missing")
-            labels.append(np.asarray(column.to_numpy(zero_copy_only=False)))
-        buffer.extend(block, None, None)
-        if source.progress is not None:
-            source.progress(buffer.n, total)
-    X, _ = buffer.finish()
-    data = Dataset(X, None, [])
-    if extra:
-        values, codes = np.unique(np.concatenate(labels).astype(np.str_), return_inverse=True)
-        data.codes, data.labels = codes.astype(np.int32), values.tolist()
-        data.label_name = extra[0]
-    data.feature_names, data.notes = wanted_names, notes
-    return data
-
-
-def _column(source: Source, column: Any, name: str, start: int, pa: Any) -> np.ndarray:
-    kinds = pa.types
-    if not (
-        kinds.is_integer(column.type)
-        or kinds.is_floating(column.type)
-        or kinds.is_boolean(column.type)
-        or kinds.is_decimal(column.type)
-    ):
-        raise source.error(
-            f"column {name!r} holds {column.type}, not numbers; encode it, or leave it out with "
-            "--ignore"
-        )
-    values = np.asarray(column.cast(pa.float64()).to_numpy(zero_copy_only=False))
-    bad = ~np.isfinite(values)
-    if bad.any():
-        row = start + int(np.flatnonzero(bad)[0])
-        raise source.error(f"row {row}, column {name!r}: missing or infinite value")
-    return values
