@@ -692,9 +692,12 @@ BROKEN = {
     "no rows": ("a,b,species\n", "no rows"),
     "one column": ("1\n2\n3\n", "single column"),
     "ragged rows": ("1,2,x\n1,2,3,y\n", "line 2"),
-    "nan": ("a,b,l\n1,2,x\n1,nan,y\n", "line 3: column 'b'"),
-    "missing": ("a,b,l\n1,2,x\n,2,y\n", "line 3: column 'a'"),
-    "text in a feature": ("a,b,l\n1,2,x\n1,blue,y\n", "'blue'"),
+    "infinite": ("a,b,l\n1,2,x\n1,inf,y\n", "line 3: column 'b'"),
+    "missing label": ("a,b,l\n1,2,x\n1,2,\n", "line 3: column 'l'"),
+    "a word among numbers": (
+        "a,b,l\n" + "".join(f"{k},{k},{'xy'[k % 2]}\n" for k in range(30)) + "1,blue,y\n",
+        "'blue' is not a number",
+    ),
     "one class": ("a,b,l\n1,2,x\n2,3,x\n", "two classes"),
 }
 

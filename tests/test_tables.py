@@ -77,7 +77,7 @@ def test_long_fields(tmp_path):
 @pytest.mark.parametrize("text", ["1_0", "+-5", "٣", "１", "0x10", "1e", "1 2"])
 def test_what_is_no_number(tmp_path, text):
     lines = "".join(f"{k},{k},x\n" for k in range(300))
-    with pytest.raises(DataFileError, match="line 302: column 'b'.*is not a number"):
+    with pytest.raises(DataFileError, match=r"line 302: column 'b'.*is not a number"):
         read_data(write(tmp_path, f"a,b,l\n{lines}1,{text},y\n"))
     data = read_data(write(tmp_path, f"a,b,l\n1,{text},x\n2,{text},y\n"))
     assert kinds(data)["b"] == "text"
@@ -110,7 +110,7 @@ def test_long_arff_headers_and_comments(tmp_path):
 
 def test_long_arff_attributes_take_no_time(tmp_path):
     text = "@relation r\n@attribute " + "a" * 60_000 + " " * 60_000 + "\n@data\n1\n"
-    with pytest.raises(DataFileError, match="line 2: .*is not '@attribute name type'"):
+    with pytest.raises(DataFileError, match=r"line 2: .*is not '@attribute name type'"):
         read_data(write(tmp_path, text, "d.arff"))
 
 
@@ -381,3 +381,90 @@ def test_columns_for_a_model(tmp_path):
         read_data(write(tmp_path, "c,n,l\nx,1,a\n7,two,b\n"), wanted=wanted)
     with pytest.raises(DataFileError, match="lacks 1 of the 2 feature columns of the model: 'n'"):
         read_data(write(tmp_path, "c,m,l\nx,1,a\n"), wanted=wanted)
+
+
+# -- the command line --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tool():
+    from click.testing import CliRunner
+
+    from polymargin.cli import main
+
+    def call(*arguments):
+        result = CliRunner().invoke(main, [str(a) for a in arguments])
+        return result.exit_code, result.stdout, result.stderr
+
+    return call
+
+
+def test_a_messy_table_from_training_to_prediction(tmp_path, tool):
+    path, model = write(tmp_path, messy()), tmp_path / "m.pm"
+    code, out, err = tool("train", path, "-m", "CS", "-c", 1, "-o", model)
+    assert code == 0, err
+    assert "city" in err
+    assert "category" in err
+    assert "words weighted by tf-idf" in err
+    lines = messy().splitlines()
+    order = [8, 0, 6, 5, 4, 3, 2, 1, 9]  # other order, one column less
+    other = "\n".join(",".join(line.split(",")[k] for k in order) for line in lines) + "\n"
+    shuffled = write(tmp_path, other, "other.csv")
+    assert tool("predict", model, path)[1] == tool("predict", model, shuffled)[1]
+    code, out, err = tool("evaluate", model, shuffled, "--json")
+    assert code == 0, err
+    import json
+
+    assert json.loads(out)["error"] < 0.05
+    assert tool("info", model)[0] == 0
+    assert tool("report", model, path, "-o", tmp_path / "r.html")[0] == 0
+    code, _, err = tool("predict", model, write(tmp_path, "n,gap\n1,2\n", "less.csv"))
+    assert code == 1
+    assert "lacks 5 of the 7 feature columns of the model: 'when'" in err
+    import polymargin
+
+    pd = pytest.importorskip("pandas")
+    frame = pd.read_csv(path)
+    expected = tool("predict", model, path)[1].split()
+    assert polymargin.load(model).predict(frame).tolist() == expected
+
+
+def test_the_plan_can_be_changed(tmp_path, tool):
+    path = write(tmp_path, messy())
+    options = ["-m", "CS", "-c", 1]
+    plan = tool("train", path, *options, "--categorical", "n", "--ignore", "note")[2]
+    assert any(line.split()[:2] == ["n", "category"] for line in plan.splitlines())
+    assert "note" not in plan
+    file = write(tmp_path, 'id = "number"\nwhen = "date %m/%d/%Y"\n', "kinds.toml")
+    code, _, err = tool("train", path, *options, "--columns", file)
+    assert code == 1
+    assert "is not a date like '%m/%d/%Y'" in err
+    file = write(tmp_path, '{"id": "number", "when": "ignore"}', "kinds.json")
+    code, _, err = tool("train", path, *options, "--columns", file)
+    assert code == 0
+    assert any(line.split()[:2] == ["id", "number"] for line in err.splitlines())
+    code, _, err = tool("train", path, *options, "--text", "nothere")
+    assert code == 1
+    assert "nothere" in err
+
+
+def test_a_pipeline_made_in_python(tmp_path, tool):
+    pd = pytest.importorskip("pandas")
+    from sklearn.compose import ColumnTransformer
+    from sklearn.impute import SimpleImputer
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder
+
+    import polymargin
+
+    path = write(tmp_path, messy())
+    frame = pd.read_csv(path)
+    encode = ColumnTransformer(
+        [("n", SimpleImputer(), ["n", "gap"]), ("c", OneHotEncoder(), ["city", "sure"])]
+    )
+    model = make_pipeline(encode, polymargin.MulticlassSVC(random_state=0))
+    model.fit(frame[["n", "gap", "city", "sure"]], frame["l"])
+    polymargin.save(model, tmp_path / "p.pm")
+    code, out, err = tool("predict", tmp_path / "p.pm", path)
+    assert code == 0, err
+    assert out.split() == model.predict(frame).tolist()

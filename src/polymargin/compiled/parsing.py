@@ -216,8 +216,8 @@ def parse_sparse_rows(
 ) -> Any:
     """Rows ``label index:value ...`` from p on; stops before a line that is not plain.
 
-    ``ends[r]`` is where row r ends in ``values`` and ``indices``.  Returns rows read, entries, lines
-    seen, where the next line starts, and whether that line is plain; also stops, plainly, where the
+    ``ends[r]`` is where row r ends in ``values`` and ``indices``.  Returns rows, entries, lines,
+    where the next line starts, and whether that line is plain; also stops, plainly, where the
     buffers might not hold another line.
     """
     rows, entries, lines = 0, 0, 0

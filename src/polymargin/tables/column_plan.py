@@ -29,7 +29,7 @@ _RARE = (2, 20, 1000)  # a category is rare below n / 1000 rows, at least 2, at 
 
 @dataclass
 class PlannedColumn:
-    """A column, what it is taken for ("number", "date", "category", "text", "left out"), and why."""
+    """A column; what it is taken for: number, date, category, text or left out; and why."""
 
     name: str
     kind: str
