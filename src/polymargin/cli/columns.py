@@ -109,7 +109,7 @@ def column_specs(model: Any) -> list[Any] | None:
     from polymargin.datasets import ColumnSpec
 
     first = model.steps[0][1] if hasattr(model, "steps") else None
-    if type(first).__name__ != "TableColumns":
+    if first is None or type(first).__name__ != "TableColumns":
         return None
     kinds = {"category": "text"}
     return [ColumnSpec(name, kinds.get(kind, kind), form) for name, kind, form in first.columns]

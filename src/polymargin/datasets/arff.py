@@ -105,9 +105,9 @@ class _Copy:
                     raise self.source.error(
                         "is not UTF-8 text; give its --encoding", line
                     ) from None
-                for line in text.split("\n")[:-1]:
+                for row in text.split("\n")[:-1]:
                     number += 1
-                    file.write(self._line(line.strip(), number) + "\n")
+                    file.write(self._line(row.strip(), number) + "\n")
         if not self.data_line:
             raise self.source.error("has no @data section")
 

@@ -108,7 +108,7 @@ def split_line(line: str, delimiter: str, quote: str = '"') -> list[str]:
     if delimiter == " ":
         line = re.sub(r"[ \t]+", " ", line.strip())
     try:
-        fields = next(_reader([line], delimiter, quote), [])
+        fields: list[str] = next(_reader([line], delimiter, quote), [])
     except csv.Error:
         fields = line.split(delimiter)
     return [field.strip() for field in fields]
