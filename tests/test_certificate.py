@@ -6,9 +6,11 @@ import reference as ref
 from conftest import make_overlapping, make_separable
 from scipy import sparse
 
-from polymargin.certificate.certificate import judge, linear_primal
+from polymargin.certificate.certificate import linear_primal
+from polymargin.certificate.judge import judge
 from polymargin.problem.kernels import Kernel
 from polymargin.problem.machines import MACHINES
+from polymargin.problem.point import DualPoint
 from polymargin.problem.problem import Problem
 
 
@@ -38,13 +40,17 @@ def make_problem(kind, y, caps, X, dtype=np.float64, offset=0.0):
     return problem, K + offset
 
 
+def point_of(problem, tau):
+    return DualPoint.from_dense(problem, problem.machine.signed(tau, problem.own))
+
+
 def random_point(y, n_classes, caps, seed):
     rng = np.random.default_rng(seed)
     n = len(y)
     tau = -rng.exponential(size=(n, n_classes)) * rng.integers(2, size=(n, n_classes))
     tau[rng.integers(n, size=n // 3)] = 0
     tau = ref.make_feasible(0.2 * tau, y, caps)
-    return tau, np.flatnonzero(tau.any(axis=1))
+    return tau
 
 
 @pytest.mark.parametrize("offset", [0.0, 2.25])
@@ -55,8 +61,8 @@ def test_soft_margin(kind, dtype, offset):
     caps = np.random.default_rng(0).uniform(0.3, 2.0, size=60)
     problem, K = make_problem(kind, y, caps, X, dtype, offset)
     for seed in range(3):
-        tau, support = random_point(y, 4, caps, seed)
-        certificate = judge(problem, support, tau[support]).certificate
+        tau = random_point(y, 4, caps, seed)
+        certificate = judge(problem, point_of(problem, tau)).certificate
         assert certificate.primal == pytest.approx(ref.primal_value(tau, K, y, caps), rel=1e-12)
         assert certificate.dual == pytest.approx(ref.dual_value(tau, K, y, caps), rel=1e-11)
         assert certificate.gap == pytest.approx(ref.pattern_gaps(tau, K, y, caps).sum(), rel=1e-11)
@@ -70,11 +76,11 @@ def test_hard_margin(kind):
     problem, K = make_problem(kind, y, caps, X)
     best = ref.optimum(K, y, 3, caps)
     for factor in [1.0, 0.2, 17.0]:  # (1.12) does not depend on the scale of tau
-        certificate = judge(problem, np.arange(60), factor * best.tau).certificate
+        certificate = judge(problem, point_of(problem, factor * best.tau)).certificate
         assert certificate.primal == pytest.approx(best.primal, rel=1e-9)
         assert certificate.dual == pytest.approx(best.dual, rel=1e-9)
-    tau, support = random_point(y, 3, caps, 0)
-    certificate = judge(problem, support, tau[support]).certificate
+    tau = random_point(y, 3, caps, 0)
+    certificate = judge(problem, point_of(problem, tau)).certificate
     assert certificate.primal == pytest.approx(ref.primal_value(tau, K, y, caps), rel=1e-9)
     assert certificate.dual == pytest.approx(ref.dual_value(tau, K, y, caps), rel=1e-9)
 
@@ -85,24 +91,25 @@ def test_nothing_trained(kind):
     X, y = make_overlapping()
     caps = np.full(60, 1e-6)
     problem, _ = make_problem(kind, y, caps, X)
-    certificate = judge(problem, np.arange(0), np.zeros((0, 4))).certificate
+    certificate = judge(problem, DualPoint.zero(problem)).certificate
     assert certificate.primal == pytest.approx(6e-5)
     assert certificate.dual == 0
     assert certificate.relative_gap == 1
 
 
-@pytest.mark.parametrize("change", ["cap", "sign", "sum"])
+@pytest.mark.parametrize("change", ["cap", "sign", "own"])
 def test_infeasible_points_are_refused(change):
     X, y = make_overlapping()
     caps = np.ones(60)
     problem, _ = make_problem("dense", y, caps, X)
-    tau, _ = random_point(y, 4, caps, 0)
+    tau = random_point(y, 4, caps, 0)
     i, own = 5, y[5]
     other = (own + 1) % 4
-    tau[i] = 0
-    tau[i, own], tau[i, other] = {"cap": (2, -2), "sign": (-0.5, 0.5), "sum": (0.5, -0.4)}[change]
+    V = point_of(problem, tau).dense(problem)
+    V[i] = 0
+    V[i, own], V[i, other] = {"cap": (0, -2), "sign": (0, 0.5), "own": (0.5, -0.4)}[change]
     with pytest.raises((FloatingPointError, ValueError), match="feasible"):
-        judge(problem, np.arange(60), tau)
+        judge(problem, DualPoint.from_dense(problem, V))
 
 
 def test_small_violations_of_small_problems_are_refused():
@@ -110,11 +117,11 @@ def test_small_violations_of_small_problems_are_refused():
     X, y = make_overlapping()
     caps = np.full(60, 1e-9)
     problem, _ = make_problem("dense", y, caps, X)
-    tau, _ = random_point(y, 4, caps, 0)
+    tau = random_point(y, 4, caps, 0)
     tau[3] = 0
     tau[3, y[3]], tau[3, (y[3] + 1) % 4] = 1.5e-9, -1.5e-9
     with pytest.raises((FloatingPointError, ValueError), match="feasible"):
-        judge(problem, np.arange(60), tau)
+        judge(problem, point_of(problem, tau))
 
 
 @pytest.mark.parametrize("scaling", [None, 1.0, 2.0])
@@ -141,7 +148,7 @@ def test_slow_voice_of_the_machine_table(seed):
     scores = rng.normal(size=(30, 4))
     np.testing.assert_allclose(machine.loss(scores, y), ref.hinge(scores, y), atol=1e-14)
     caps = rng.uniform(0.1, 1, size=30)
-    tau, _ = random_point(y, 4, caps, seed)
+    tau = random_point(y, 4, caps, seed)
     assert machine.violation(tau, y, caps) <= 1e-15
     bad = tau + 0.1 * rng.normal(size=tau.shape)
     assert machine.violation(bad, y, caps) == pytest.approx(ref.infeasibility(bad, y, caps))

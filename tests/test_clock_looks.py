@@ -12,7 +12,7 @@ import pytest
 from sklearn.base import clone
 
 from polymargin import ConvexHullSVC, MulticlassSVC, MultiPrototypeSVC, PatternSMO
-from polymargin.solvers.run import Deadline
+from polymargin.solvers.run import Clock as RunClock
 
 N, Q = 620, 3  # more patterns than a first working set has, so that sets grow
 LIMIT, LATE = 1.0, 100.0
@@ -34,15 +34,15 @@ class Clock:
 
     def __init__(self, monkeypatch, end):
         self.end, self.looks, self.last = end, 0, np.inf
-        monkeypatch.setattr(Deadline, "seconds", property(lambda _: self.look()))
-        original = Deadline.why_end
+        monkeypatch.setattr(RunClock, "seconds", property(lambda _: self.look()))
+        original = RunClock.why_end
 
         def why_end(deadline):
             if end == "interrupted" and self.looks + 1 >= self.last:
                 deadline.interrupted = True
             return original(deadline)
 
-        monkeypatch.setattr(Deadline, "why_end", why_end)
+        monkeypatch.setattr(RunClock, "why_end", why_end)
 
     def look(self):
         self.looks += 1

@@ -8,7 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from polymargin import ConvexHullSVC, MulticlassSVC, MultiPrototypeSVC
 from polymargin.estimators.endings import ending, unfinished
-from polymargin.solvers.run import Deadline
+from polymargin.solvers.run import Clock
 
 TOL = 0.05
 
@@ -18,11 +18,11 @@ def clock(monkeypatch):
     """Time that runs out at the look of a number that a test sets."""
     state = {"looks": 0, "last": np.inf}
 
-    def seconds(deadline):
+    def seconds(clock):
         state["looks"] += 1
         return 100.0 if state["looks"] >= state["last"] else 0.0
 
-    monkeypatch.setattr(Deadline, "seconds", property(seconds))
+    monkeypatch.setattr(Clock, "seconds", property(seconds))
     return state
 
 

@@ -137,16 +137,16 @@ def test_ties_are_errors():
 
 def test_time_limit_and_interruption_keep_what_is_known(monkeypatch):
     X, y = points(60)
-    from polymargin.selection.leave_one_out import _WarmRun
+    from polymargin.selection.leave_one_out import _WarmRefits
 
-    whole = _WarmRun.without
+    whole = _WarmRefits.without
 
     def interrupted(self, i):
         if i == 7:
-            self.deadline.interrupted = True
+            self.run.clock.interrupted = True
         return whole(self, i)
 
-    monkeypatch.setattr(_WarmRun, "without", interrupted)
+    monkeypatch.setattr(_WarmRefits, "without", interrupted)
     with pytest.warns(UserWarning, match="ended early"):
         record = leave_one_out(MulticlassSVC(C=1.0, random_state=0), X, y)
     assert record.status == "interrupted"

@@ -167,13 +167,11 @@ class Recorder:
         self.calls = []
         monkeypatch.setattr(alternation, "solve_prototypes", self)
 
-    def __call__(self, problem, stop, history, schedule, is_static, seed, cache_mb, deadline):
-        begun, first = deadline.seconds, problem.own.copy()
-        found = solve_prototypes(
-            problem, stop, history, schedule, is_static, seed, cache_mb, deadline
-        )
+    def __call__(self, problem, run, schedule, is_static):
+        begun, first = run.seconds, problem.own.copy()
+        found = solve_prototypes(problem, run, schedule, is_static)
         temperatures = None if schedule is None else schedule.temperatures
-        self.calls.append((begun, stop, temperatures, is_static, first, found))
+        self.calls.append((begun, run.stop, temperatures, is_static, first, found))
         return found
 
 
@@ -257,11 +255,9 @@ def test_draws_of_a_lesson_are_shown(digits, capfd):
 
 
 def test_interrupted_while_it_learns(digits, monkeypatch):
-    def solve(problem, stop, history, schedule, is_static, seed, cache_mb, deadline):
-        deadline.interrupted = deadline.interrupted or is_static
-        return solve_prototypes(
-            problem, stop, history, schedule, is_static, seed, cache_mb, deadline
-        )
+    def solve(problem, run, schedule, is_static):
+        run.clock.interrupted = run.interrupted or is_static
+        return solve_prototypes(problem, run, schedule, is_static)
 
     monkeypatch.setattr(alternation, "solve_prototypes", solve)
     model = machine()
@@ -276,12 +272,10 @@ def test_interrupted_lessons_keep_their_best_model(digits, monkeypatch, lesson):
     X, y = digits
     calls = []
 
-    def solve(problem, stop, history, schedule, is_static, seed, cache_mb, deadline):
+    def solve(problem, run, schedule, is_static):
         calls.append(is_static)
-        found = solve_prototypes(
-            problem, stop, history, schedule, is_static, seed, cache_mb, deadline
-        )
-        deadline.interrupted = len(calls) == lesson
+        found = solve_prototypes(problem, run, schedule, is_static)
+        run.clock.interrupted = len(calls) == lesson
         return found
 
     monkeypatch.setattr(alternation, "solve_prototypes", solve)

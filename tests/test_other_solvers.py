@@ -181,14 +181,15 @@ def test_small_working_sets(machine):
     from polymargin.problem.kernels import Kernel
     from polymargin.problem.problem import Problem
     from polymargin.solvers.decomposition import Decomposed
-    from polymargin.solvers.history import History
-    from polymargin.solvers.run import Stop
+    from polymargin.solvers.driver import drive
+    from polymargin.solvers.run import Run, Stop
 
     X, y = make_overlapping(60, 3, 3)
     best = solve(machine, rbf(X, X, 0.3), y, 3, 0.5, True)
-    task = Problem(MACHINES[machine], Kernel("rbf", 0.3), X, y, np.full(60, 0.5), y, np.arange(3))
-    task.has_free_bias = task.kernel_psd = True
-    found = Decomposed(task, Stop(5e-2, 2000), History(), None, size=12).run()
+    cap, facts = np.full(60, 0.5), {"kernel_psd": True, "has_free_bias": True}
+    task = Problem(MACHINES[machine], Kernel("rbf", 0.3), X, y, cap, y, np.arange(3), **facts)
+    run = Run(Stop(5e-2, 2000))
+    found = drive(Decomposed(task, run, size=12), run)
     assert found.status == "converged"
     assert found.judgement.certificate.primal <= best.value * 1.06
     assert found.judgement.certificate.dual <= best.value * (1 + 1e-8)

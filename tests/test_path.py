@@ -13,8 +13,8 @@ from sklearn.metrics.pairwise import rbf_kernel
 from polymargin import MACHINES, MulticlassSVC, MultiPrototypeSVC, regularization_path
 from polymargin.plots import RegularizationPathDisplay
 from polymargin.selection.path.walk import Walk
-from polymargin.selection.successive_solves import with_known_rows
-from polymargin.solvers.run import Deadline, Stop
+from polymargin.solvers.run import Run, Stop
+from polymargin.solvers.sessions import open_session
 
 CS = np.geomspace(0.01, 3.0, 7)
 SETTINGS = [
@@ -101,7 +101,7 @@ def test_kept_kernel_rows():
     machine = problem._check_parameters()
     ready = problem._prepare(machine, X.astype(np.float32), y, None)
     plain = problem._problem(machine, ready, ready.label, np.arange(4))
-    kept = with_known_rows(plain, 1000.0)
+    kept = open_session(plain, 1000.0)
     K = rbf_kernel(X.astype(np.float32).astype(float), gamma=0.3)
     rng = np.random.default_rng(0)
     for support in (np.array([3, 30, 7]), np.arange(5, 35, 3), np.array([3])):
@@ -109,7 +109,7 @@ def test_kept_kernel_rows():
         found = kept.known_rows.scores(support, tau)
         np.testing.assert_allclose(found, (K[:, support] @ tau).T, atol=1e-12)
     assert kept.known_rows.count == len({3, 30, 7, *range(5, 35, 3)})
-    assert with_known_rows(plain, 1e-3).known_rows is None
+    assert open_session(plain, 1e-3).known_rows is None
 
 
 @pytest.mark.parametrize("intercept", ["none", "penalized"])
@@ -134,7 +134,7 @@ def test_kernel_path_on_few_rows_at_a_time(intercept):
 )
 def test_plan(lost, steps, length, share):
     """How far apart points are solved, and how well, by what mixtures lose."""
-    walk = SimpleNamespace(deadline=Deadline(Stop(1e-3, 100, None)), full=1.3, power=2.9)
+    walk = SimpleNamespace(path_run=Run(Stop(1e-3, 100, None)), full=1.3, power=2.9)
     found = Walk.plan(walk, lost, steps)
     assert found == (length, pytest.approx(share, abs=0.01))
 
@@ -250,7 +250,7 @@ def test_time_limit_and_interruption(monkeypatch):
 
     def interrupted(self, *arguments):
         knot = whole(self, *arguments)
-        self.deadline.interrupted = self.shared.n_solves >= 2
+        self.path_run.clock.interrupted = self.shared.n_solves >= 2
         return knot
 
     monkeypatch.setattr(Walk, "solve", interrupted)

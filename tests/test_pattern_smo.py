@@ -207,7 +207,7 @@ def test_log_with_a_small_start_converges(selection, theta0, task):
 
 def test_log_law():
     """theta_0 / log10(t + 10), rounds that select nothing only counted, an end after many."""
-    run = object.__new__(smo._Rounds)
+    run = object.__new__(smo.PatternRounds)
     run.values, run.theta0, run.round = np.array([0.2, 0.5, 1.0]), None, 0
     chosen = run.cool()  # 1 / log10(10) = 1: nothing is above, 1 / log10(11): the last one
     assert (run.theta0, run.round) == (1.0, 1)

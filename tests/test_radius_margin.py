@@ -12,7 +12,7 @@ from polymargin import MulticlassSVC, radius_margin_bound
 from polymargin.radius_margin.bound import bound_factor, read_sample
 from polymargin.radius_margin.criterion import Setting, evaluate
 from polymargin.radius_margin.search import plateau
-from polymargin.solvers.run import Deadline, Stop
+from polymargin.solvers.run import Run, Stop
 
 STEP = 1e-4
 
@@ -127,7 +127,7 @@ def test_labels_may_be_words():
 def without_pairs(X, y, C, gamma=1.0, kernel="rbf", degree=3, coef0=0.0, sample_weight=None, tol=0):
     """``value`` alone, at any tolerance: what the machines of all pairs cost is saved."""
     sample = read_sample(X, y, kernel, degree, sample_weight)
-    found = evaluate(sample, Setting(C, gamma, coef0), tol, tol, Deadline(Stop(tol, 10**9)))
+    found = evaluate(sample, Setting(C, gamma, coef0), tol, tol, Run(Stop(tol, 10**9)))
     return bound_factor(sample.n_classes) * np.exp(found.log_product)
 
 

@@ -10,8 +10,10 @@ from scipy import sparse
 from sklearn.datasets import make_classification
 
 from polymargin import MulticlassSVC, MultiPrototypeSVC
-from polymargin.certificate.certificate import judge, linear_primal
+from polymargin.certificate.certificate import linear_primal
+from polymargin.certificate.judge import judge
 from polymargin.compiled.fields import SparseField
+from polymargin.problem.point import DualPoint
 from polymargin.solvers import blocks as descent
 from polymargin.solvers import linear as sweeps
 from polymargin.solvers.run import Budget
@@ -261,9 +263,11 @@ def test_the_extra_round_ends_in_the_middle(kind, monkeypatch):
         else:
             W = self.field.W
         np.testing.assert_allclose(W, middle.T @ X, rtol=1e-4, atol=1e-5)
-        everyone = np.arange(len(y))
-        ends = before, middle, 2.0 * middle - before
-        seen.append([judge(self.problem, everyone, tau).certificate for tau in ends])
+        points = [
+            DualPoint.from_dense(self.problem, self.problem.machine.signed(tau, y))
+            for tau in (before, middle, 2.0 * middle - before)
+        ]
+        seen.append([judge(self.problem, point).certificate for point in points])
 
     monkeypatch.setattr(sweeps.Sweeps, "make_extra_round", watched)
     for seed in range(4):

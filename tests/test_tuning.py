@@ -17,7 +17,7 @@ from sklearn.preprocessing import scale
 from polymargin import MACHINES, MulticlassSVC, radius_margin_bound, tune_radius_margin
 from polymargin.radius_margin.bound import read_sample
 from polymargin.radius_margin.validation_refinement import CrossValidation, fold_of_each
-from polymargin.solvers.run import Deadline, Stop
+from polymargin.solvers.run import Run, Stop
 
 
 @pytest.fixture(scope="module")
@@ -291,7 +291,7 @@ def test_cross_validated_error_is_that_of_the_estimator():
         model = MulticlassSVC("msvm2", C=setting.C, kernel="rbf", gamma=setting.gamma, tol=1e-3)
         model.fit(X[train], y[train])
         wrong += int((model.predict(X[~train]) != y[~train]).sum())
-    validation = CrossValidation(sample, 5, Deadline(Stop(1e-3, 10**9)))
+    validation = CrossValidation(sample, 5, Run(Stop(1e-3, 10**9)))
     from polymargin.radius_margin.criterion import Setting
 
     error = validation.error(Setting(setting.C, setting.gamma))

@@ -7,12 +7,14 @@ voice that tests hold the compiled one to.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import scipy.sparse as sp
 
-from polymargin.certificate.certificate import Certificate, prototypes
+from polymargin.certificate.certificate import Certificate, Judgement
+from polymargin.certificate.training_scores import prototypes
+from polymargin.problem.point import DualPoint
 from polymargin.problem.problem import OutOfTimeError, Problem, row_blocks
 from polymargin.problem.scoring import KernelModel, linear_scores
 
@@ -23,6 +25,7 @@ __all__ = [
     "certify_hulls",
     "class_members",
     "hull_coefficients",
+    "hull_weights",
     "judge_hulls",
     "linear_minimum",
     "spread",
@@ -36,22 +39,22 @@ _BLOCK = 8192
 
 
 @dataclass(frozen=True)
-class HullJudgement:
-    """A certificate with what was computed on the way.
+class HullJudgement(Judgement):
+    """A judgement of hull weights: ``primal`` is f(u) of (7.1), ``dual`` the value of (7.4).
+
+    ``W`` are the centred prototypes v_k - c of a linear kernel, ``intercept`` is minus
+    ``centre_offset``, ``norm2`` is sum_k ||v_k - c||^2.
 
     Attributes
     ----------
-    certificate : Certificate
-        ``primal`` is f(u) of (7.1), ``dual`` the value of (7.4) at W = Q (v_k - c).
     gradient : (n,) g of (7.5), or None where there was no time to compute it.
     centre_offset : (Q,) ⟨v_k - c, c⟩, what (7.3) subtracts.
     threshold : (Q,) mu_k of (7.6).
     """
 
-    certificate: Certificate
-    gradient: np.ndarray | None
-    centre_offset: np.ndarray
-    threshold: np.ndarray
+    gradient: np.ndarray | None = None
+    centre_offset: np.ndarray = field(default_factory=lambda: np.empty(0))
+    threshold: np.ndarray = field(default_factory=lambda: np.empty(0))
 
 
 def class_members(label: np.ndarray, n_classes: int) -> list[np.ndarray]:
@@ -146,19 +149,18 @@ def certify_hulls(value: float, gap: float, scale: float, psd: bool | None) -> C
 
 def judge_hulls(
     problem: Problem,
-    support: np.ndarray,
-    u: np.ndarray,
+    point: DualPoint,
     scale: float,
     why_stop: Callable[[], str | None] | None = None,
 ) -> HullJudgement:
-    """Certify the weights ``u`` of the examples ``support`` (all others zero).
+    """Certify hull weights (all others zero).
 
     Parameters
     ----------
     problem : Problem
         ``cap`` are the upper bounds eta * w_i of (7.1).
-    support : (s,) example numbers.
-    u : (s,) their weights, feasible for (7.1).
+    point : DualPoint
+        The weights u as variables of the own class, feasible for (7.1).
     scale : float
         From ``spread``.
     why_stop : callable or None
@@ -166,8 +168,9 @@ def judge_hulls(
         of the support alone are computed then, which the offset of the model needs.
     """
     n, Q = problem.n_patterns, problem.n_prototypes
+    support, u = point.support, hull_weights(problem, point)
     _check_feasible(problem, support, u)
-    score = _scorer(problem, support, hull_coefficients(problem.label[support], u, Q))
+    W, score = _scorer(problem, support, hull_coefficients(problem.label[support], u, Q))
     gradient: np.ndarray | None = np.empty(n)
     at_support = np.empty((len(support), Q))
     place = np.full(n, -1)
@@ -190,14 +193,33 @@ def judge_hulls(
     if gradient is None:
         certificate = Certificate(value, -np.inf, np.inf, np.inf, problem.kernel_psd)
         mu = 2.0 * Q * np.bincount(problem.label[support], u * own, Q)
-        return HullJudgement(certificate, None, offset, mu)
+        return _judgement(certificate, W, value / Q, None, offset, mu)
     full = np.zeros(n)
     full[support] = u
     members = class_members(problem.label, Q)
     gap = float((full - linear_minimum(gradient, problem.cap, members)) @ gradient)  # (7.7)
     certificate = certify_hulls(value, gap, scale, problem.kernel_psd)
     mu = thresholds(gradient, full, problem.cap, members)
-    return HullJudgement(certificate, gradient, offset, mu)
+    return _judgement(certificate, W, value / Q, gradient, offset, mu)
+
+
+def _judgement(
+    certificate: Certificate,
+    W: np.ndarray | None,
+    norm2: float,
+    gradient: np.ndarray | None,
+    offset: np.ndarray,
+    mu: np.ndarray,
+) -> HullJudgement:
+    return HullJudgement(
+        certificate, W, -offset, np.nan, norm2,
+        gradient=gradient, centre_offset=offset, threshold=mu,
+    )  # fmt: skip
+
+
+def hull_weights(problem: Problem, point: DualPoint) -> np.ndarray:
+    """(s,) the weights u of the examples ``point.support``."""
+    return np.asarray(point.V[np.arange(len(point.support)), problem.label[point.support]])
 
 
 def _check_feasible(problem: Problem, support: np.ndarray, u: np.ndarray) -> None:
@@ -226,12 +248,12 @@ def _checked_value(problem: Problem, value: float, u: np.ndarray, support: np.nd
 
 def _scorer(
     problem: Problem, support: np.ndarray, tau: np.ndarray
-) -> Callable[[slice | np.ndarray], np.ndarray]:
-    """Scores ⟨v_k - c, phi(x)⟩ of chosen training examples."""
+) -> tuple[np.ndarray | None, Callable[[slice | np.ndarray], np.ndarray]]:
+    """Centred prototypes (linear kernels) and scores ⟨v_k - c, phi(x)⟩ of training examples."""
     X, zero = problem.X, np.zeros(problem.n_prototypes)
     if problem.kernel.is_linear:
         W = centred_prototypes(problem, support, tau)
-        return lambda rows: linear_scores(X[rows], W, zero, problem.n_jobs)
+        return W, lambda rows: linear_scores(X[rows], W, zero, problem.n_jobs)
     landmarks = support if problem.kernel.name == "precomputed" else X[support]
     model = KernelModel(problem.kernel, landmarks, tau, zero)
-    return lambda rows: model.scores(X[rows], np.float64, problem.n_jobs)
+    return None, lambda rows: model.scores(X[rows], np.float64, problem.n_jobs)

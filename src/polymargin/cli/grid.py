@@ -210,24 +210,22 @@ class _Runner:
         from joblib import Parallel, delayed, effective_n_jobs
 
         from polymargin.estimators.callbacks import watched
-        from polymargin.solvers.run import Deadline, Stop, deferred_interrupt
+        from polymargin.solvers.run import Clock, deferred_interrupt
 
-        deadline = Deadline(Stop(1.0, 1, None))
+        clock = Clock()
         with (
-            deferred_interrupt(deadline),
-            watched(lambda check, snapshot: deadline.interrupted),
+            deferred_interrupt(clock),
+            watched(lambda check, snapshot: clock.interrupted),
         ):
             Parallel(n_jobs=effective_n_jobs(jobs), prefer="threads")(
-                delayed(self._unless)(
-                    deadline, self.cells[k], split * len(self.cells) + done, total
-                )
+                delayed(self._unless)(clock, self.cells[k], split * len(self.cells) + done, total)
                 for done, k in enumerate(self._order())
             )
-        if deadline.interrupted:
+        if clock.interrupted:
             raise _InterruptedError
 
-    def _unless(self, deadline: Any, cell: Cell, number: int, total: int) -> None:
-        if not deadline.interrupted:
+    def _unless(self, clock: Any, cell: Cell, number: int, total: int) -> None:
+        if not clock.interrupted:
             self.one(cell, number, total)
 
     def one(self, cell: Cell, number: int, total: int) -> bool:

@@ -36,7 +36,7 @@ from polymargin.estimators.inspection import dissect, model_space, nameless, two
 from polymargin.exceptions import warn_user
 from polymargin.problem.encoding import encode
 from polymargin.problem.validation import canonical, check_number, validate_named
-from polymargin.solvers.run import Deadline, Stop, deferred_interrupt
+from polymargin.solvers.run import Clock, deferred_interrupt
 
 __all__ = ["AutoSVC"]
 
@@ -224,14 +224,14 @@ class AutoSVC(ClassifierMixin, BaseEstimator):
         weight = "balanced" if self._balances() else self.class_weight
         candidates = starting_candidates(table, self.prefer, weight, kinds, self.n_candidates)
         compile_first(sample.X, sample.y, table, candidates)
-        race, deadline = self._race(sample, table, candidates, seed, len(ready.label))
+        race, clock = self._race(sample, table, candidates, seed, len(ready.label))
         chosen = race.choice()
         self._record(race, chosen, table)
-        if deadline.interrupted:
+        if clock.interrupted:
             if chosen is not None:
                 self._adopt(chosen.model, ready, chosen, race, "race")
             raise KeyboardInterrupt
-        self._finish(ready, race, chosen, candidates[0], deadline, seed)
+        self._finish(ready, race, chosen, candidates[0], clock, seed)
         return self
 
     def _check_parameters(self) -> tuple[str, ...]:
@@ -312,7 +312,7 @@ class AutoSVC(ClassifierMixin, BaseEstimator):
         candidates: list[Candidate],
         seed: int,
         n_rows: int,
-    ) -> tuple[Race, Deadline]:
+    ) -> tuple[Race, Clock]:
         seconds = self._search_seconds(n_rows)
         rules = Rules(
             self.objective,
@@ -325,14 +325,14 @@ class AutoSVC(ClassifierMixin, BaseEstimator):
             int(self.verbose),
         )
         loss_weight = objective_weights(self.objective, sample.label, sample.weight)
-        deadline = Deadline(Stop(1.0, 1, seconds))
+        clock = Clock(seconds)
         race = Race(
-            sample.X, sample.y, sample.label, sample.weight, loss_weight, table, rules, deadline
+            sample.X, sample.y, sample.label, sample.weight, loss_weight, table, rules, clock
         )
         stages = plan_stages(sample.label, sample.groups, self.cv, seed)
-        with deferred_interrupt(deadline):
+        with deferred_interrupt(clock):
             race.run(stages, candidates)
-        return race, deadline
+        return race, clock
 
     def _search_seconds(self, n_rows: int) -> float:
         seconds = _AUTO_SECONDS * float(np.clip(n_rows / 10_000, 1.0, 10.0))
@@ -357,7 +357,7 @@ class AutoSVC(ClassifierMixin, BaseEstimator):
         race: Race,
         chosen: Entry | None,
         default: Candidate,
-        deadline: Deadline,
+        clock: Clock,
         seed: int,
     ) -> None:
         """Train the choice on all rows; the model of the race stays if that cannot be finished."""
@@ -365,7 +365,7 @@ class AutoSVC(ClassifierMixin, BaseEstimator):
         if candidate.kind == "rbf":
             rng = np.random.default_rng([seed, 2])
             ready = _part(ready, stratified_sample(ready.label, KERNEL_ROWS, rng))
-        left = None if self.max_time is None else max(self.max_time - deadline.seconds, 0.05)
+        left = None if self.max_time is None else max(self.max_time - clock.seconds, 0.05)
         model = candidate.build(
             race.table, tol=self.tol, max_time=left, n_jobs=self.n_jobs, random_state=seed
         )

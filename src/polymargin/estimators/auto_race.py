@@ -20,7 +20,7 @@ from joblib import Parallel, delayed, effective_n_jobs
 from polymargin.estimators.auto_candidates import Candidate, Table, model_size, neighbours
 from polymargin.estimators.auto_losses import class_scores_of, example_losses, mean_and_error
 from polymargin.estimators.auto_splits import Split, Stage
-from polymargin.solvers.run import Deadline
+from polymargin.solvers.run import Clock
 
 __all__ = ["Entry", "Race", "Rules"]
 
@@ -85,12 +85,12 @@ class Race:
         loss_weight: np.ndarray,
         table: Table,
         rules: Rules,
-        deadline: Deadline,
+        clock: Clock,
     ) -> None:
         self.X, self.y, self.label = X, y, label
         self.classes = np.unique(y)
         self.fit_weight, self.loss_weight = fit_weight, loss_weight
-        self.table, self.rules, self.deadline = table, rules, deadline
+        self.table, self.rules, self.clock = table, rules, clock
         self.entries: dict[Candidate, Entry] = {}
         self.splits: list[Split] = []
         self.best: Entry | None = None
@@ -283,7 +283,7 @@ class Race:
         return sum(done)
 
     def _fit(self, entry: Entry, number: int) -> bool:
-        if self.n_fits and self.deadline.why_end() is not None:
+        if self.n_fits and self.clock.why_end() is not None:
             return False
         split = self.splits[number]
         try:
@@ -314,7 +314,7 @@ class Race:
         """Whether time went by that no solver used: code compiled for the first time."""
         waited = overrun > _COMPILING and self.rules.forgives
         if waited:
-            self.deadline.started += overrun
+            self.clock.started += overrun
         return waited
 
     def _note(
@@ -366,7 +366,7 @@ class Race:
         if self.rules.verbose and self.best is not None:
             best = self.best.candidate
             print(
-                f"[polymargin] {self.deadline.seconds:5.1f} s  {self.n_fits} fits  {text}; leader: "
+                f"[polymargin] {self.clock.seconds:5.1f} s  {self.n_fits} fits  {text}; leader: "
                 f"{best.family} {best.words(self.table)}, loss {self.best.mean:.4g}",
                 flush=True,
             )

@@ -26,7 +26,8 @@ from polymargin.problem.problem import Problem
 from polymargin.problem.scales import check_scales
 from polymargin.problem.scoring import KernelModel, check_finite, linear_scores
 from polymargin.problem.validation import canonical, check_kernel, check_number, validate_named
-from polymargin.solvers.run import Stop
+from polymargin.solvers.history import AnyCheck, Check, Watcher
+from polymargin.solvers.run import Run, Stop
 
 __all__ = ["LargeMarginClassifier", "Prepared"]
 
@@ -165,21 +166,43 @@ class LargeMarginClassifier(ExplainedClassifier, CallbackSupport, ClassifierMixi
         return norms if np.isfinite(norms).all() else None
 
     def _problem(
-        self, machine: Machine, ready: Prepared, own: np.ndarray, prototype_class: np.ndarray
+        self,
+        machine: Machine,
+        ready: Prepared,
+        own: np.ndarray,
+        prototype_class: np.ndarray,
+        **facts: Any,
     ) -> Problem:
+        """The training problem; ``facts`` are further fields of ``Problem``."""
         n_jobs = effective_n_jobs(self.n_jobs)
         problem = Problem(
-            machine, ready.kernel, ready.data, ready.label, ready.cap, own, prototype_class, n_jobs
+            machine,
+            ready.kernel,
+            ready.data,
+            ready.label,
+            ready.cap,
+            own,
+            prototype_class,
+            n_jobs,
+            has_free_bias=self._intercept_kind(machine) == "free",
+            **facts,
         )
         if ready.norms is not None:
-            problem.norms = ready.norms  # of this problem alone: other rows compute their own
-        problem.has_free_bias = self._intercept_kind(machine) == "free"
-        problem.kernel_psd = check_kernel(problem)
+            problem = problem.with_norms(ready.norms)
+        problem = problem.changed(kernel_psd=check_kernel(problem))
         check_scales(problem)
         return problem
 
     def _stop(self) -> Stop:
         return Stop(float(self.tol), int(self.max_iter), self.max_time)
+
+    def _run(
+        self, watchers: tuple[Watcher, ...], kind: type[AnyCheck] = Check, seed: Any = None
+    ) -> Run:
+        """How this fit is to be run."""
+        seed = self._seed() if seed is None else seed
+        n_jobs = effective_n_jobs(self.n_jobs)
+        return Run(self._stop(), seed, float(self.cache_mb), n_jobs, watchers, kind)
 
     def _seed(self) -> int:
         seed = self.random_state
@@ -213,12 +236,15 @@ class LargeMarginClassifier(ExplainedClassifier, CallbackSupport, ClassifierMixi
 
     def _check_input(self, X: Any) -> Any:
         check_is_fitted(self, "intercept_")  # a failed fit leaves n_features_in_ behind
-        precomputed = self._kernel.name == "precomputed"
+        return self._checked_rows(X, self._kernel)
+
+    def _checked_rows(self, X: Any, kernel: Kernel) -> Any:
+        """Rows to be scored, of as many features as there were in training."""
         return canonical(
             validate_named(
                 self,
                 X,
-                accept_sparse=False if precomputed else "csr",
+                accept_sparse=False if kernel.name == "precomputed" else "csr",
                 dtype=[np.float64, np.float32],
                 order="C",
                 reset=False,

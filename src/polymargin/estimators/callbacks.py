@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
-
-from polymargin.problem.problem import Problem
+from polymargin.estimators.fitted import Attributes
+from polymargin.problem.point import DualPoint
 from polymargin.solvers.history import AnyCheck, Watcher, format_check
 
 try:
@@ -27,32 +26,31 @@ except ImportError:  # scikit-learn before 1.9
         return method
 
 
-__all__ = ["CallbackSupport", "FitReporter", "onlookers", "watched", "with_callbacks"]
+__all__ = ["CallbackSupport", "FitReporter", "fit_watchers", "watched", "with_callbacks"]
 
-_outsiders: list[Watcher] = []
+_watchers_of_all_fits: list[Watcher] = []
 
 
 @contextmanager
 def watched(watcher: Watcher) -> Iterator[None]:
     """Let ``watcher`` see every check of every fit that starts inside, in any thread."""
-    _outsiders.append(watcher)
+    _watchers_of_all_fits.append(watcher)
     try:
         yield
     finally:
-        _outsiders.remove(watcher)
+        _watchers_of_all_fits.remove(watcher)
 
 
-def onlookers(estimator: Any) -> tuple[Watcher, ...]:
-    """Who sees the checks of a fit, but needs no fitted model: the printed line and outsiders."""
-    return (*((_print,) if estimator.verbose else ()), *_outsiders)
+def fit_watchers(estimator: Any) -> tuple[Watcher, ...]:
+    """Who sees the checks of a fit, but needs no fitted model: the printed line and ``watched``."""
+    return (*((_print,) if estimator.verbose else ()), *_watchers_of_all_fits)
 
 
 class FitReporter:
     """Tells of every check: a printed line, and the callbacks of the estimator.
 
-    ``attributes(support, tau, W, intercept)`` makes the fitted attributes of a dual point, so that
-    a callback can score the model as it is at that moment; ``check_`` of that model is the entry
-    of the history.
+    ``attributes(point, None)`` makes the fitted attributes of a dual point, so that a callback can
+    score the model as it is at that moment; ``check_`` of that model is the entry of the history.
     """
 
     def __init__(
@@ -61,13 +59,11 @@ class FitReporter:
         X: Any,
         y: Any,
         sample_weight: Any,
-        problem: Problem,
-        attributes: Callable[..., dict[str, Any]],
+        attributes: Attributes,
     ) -> None:
         self.estimator = estimator
         self.data = (X, y)
         self.metadata = None if sample_weight is None else {"sample_weight": sample_weight}
-        self.problem = problem
         self.attributes = attributes
         self.stopped = False
         self.context = None
@@ -80,18 +76,9 @@ class FitReporter:
     @property
     def watchers(self) -> tuple[Watcher, ...]:
         called = () if self.context is None else (self._call,)
-        return (*called, *onlookers(self.estimator))
+        return (*called, *fit_watchers(self.estimator))
 
-    def _call(self, check: AnyCheck, snapshot: Callable[[], tuple[np.ndarray, np.ndarray]]) -> bool:
-        support, tau = snapshot()
-        W = None
-        if self.problem.kernel.is_linear:
-            from polymargin.certificate.certificate import prototypes
-
-            W = prototypes(self.problem, support, tau)
-        intercept = self.problem.kernel.offset * tau.sum(axis=0)
-        if self.problem.present_bias is not None:
-            intercept = intercept + self.problem.present_bias
+    def _call(self, check: AnyCheck, snapshot: Callable[[], DualPoint]) -> bool:
         X, y = self.data
         assert self.context is not None
         task = self.context.subcontext(task_name="check")
@@ -103,7 +90,7 @@ class FitReporter:
                 y=y,
                 metadata=self.metadata,
                 reconstruction_attributes={
-                    **self.attributes(support, tau, W, intercept),
+                    **self.attributes(snapshot(), None),
                     "check_": check._asdict(),
                 },
             )

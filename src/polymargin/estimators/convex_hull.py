@@ -7,31 +7,23 @@ attributes -> warnings.  predict: centred scores -> argmax.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
-from polymargin.certificate.certificate import prototypes
-from polymargin.certificate.hull_gap import (
-    HullJudgement,
-    centred_prototypes,
-    hull_coefficients,
-    judge_hulls,
-)
-from polymargin.compiled.memory import rows_of
+from polymargin.certificate.certificate import Judgement
+from polymargin.certificate.hull_gap import HullJudgement, hull_weights, judge_hulls
+from polymargin.certificate.training_scores import prototypes
 from polymargin.compiled.threads import single_threaded_libraries
 from polymargin.estimators.base import LargeMarginClassifier, Prepared
 from polymargin.estimators.callbacks import FitReporter, with_callbacks
-from polymargin.estimators.endings import unfinished
-from polymargin.exceptions import CollapsedModelWarning, warn_user
-from polymargin.problem.machines import MACHINES
+from polymargin.estimators.fitted import Attributes, store, support_vectors, warn_of_outcome
+from polymargin.problem.machines import Machine
+from polymargin.problem.point import DualPoint
 from polymargin.problem.problem import Problem
 from polymargin.problem.scales import refused_if_inexact
 from polymargin.problem.validation import check_number
-from polymargin.solvers.history import History
-from polymargin.solvers.run import Stop
+from polymargin.solvers import solve
 
 __all__ = ["ConvexHullSVC", "resolve_eta"]
 
@@ -39,24 +31,20 @@ _SOLVERS = ("auto", "smo", "frank_wolfe")
 _OFFSETS = ("center", "kkt")
 _SCALES = ("absolute", "relative")
 
-# Hulls have a judge and solvers of their own; of the row only the kinds of intercept are read: a
-# constant added to the kernel cancels in every v_m - v_l.
-_MACHINE = replace(
-    MACHINES["cs"],
-    name="ad",
-    title="AD-SVM (convex-hull prototypes)",
+# Hulls have a judge and solvers of their own; of the row are read: how the weights u_i of the own
+# class become coefficients u_i (1[y_i = k] - 1/Q), and the kinds of intercept (a constant added to
+# the kernel cancels in every v_m - v_l).
+_MACHINE = Machine(
+    "ad",
+    "AD-SVM (convex-hull prototypes)",
+    K1=0,
+    K2=1.0,
+    K3=0,
+    own_target=1.0,
+    has_rivals=False,
     intercepts=("none",),
     reference="Ñanculef, Concha, Allende, Candel & Moraga, IJHIS 6 (2009) 69-79",
 )
-
-
-class _Model(NamedTuple):
-    """Weights on their way to fitted attributes."""
-
-    support: np.ndarray
-    u: np.ndarray
-    judgement: HullJudgement
-    is_tie: bool = False
 
 
 class ConvexHullSVC(LargeMarginClassifier):
@@ -64,7 +52,7 @@ class ConvexHullSVC(LargeMarginClassifier):
 
     Minimises the sum of the squared distances between one prototype per class,
 
-        f(u) = sum_{m<l} ||v_m - v_l||^2,   v_k = sum_{i in class k} u_i phi(x_i),
+        f(u) = sum_{m < l} ||v_m - v_l||^2,   v_k = sum_{i in class k} u_i phi(x_i),
         sum_{i in class k} u_i = 1,   0 <= u_i <= eta * sample_weight_i,
 
     and predicts argmax_k s_k(x) with s_k(x) = ⟨v_k - c, phi(x) - c⟩, c the mean of the prototypes.
@@ -175,6 +163,7 @@ class ConvexHullSVC(LargeMarginClassifier):
     intercept = "none"
     intercept_scaling = 1.0
     class_weight = None
+    random_state = 0
 
     def __init__(
         self,
@@ -231,31 +220,19 @@ class ConvexHullSVC(LargeMarginClassifier):
         ready = self._prepare(_MACHINE, X, y, sample_weight)
         eta = resolve_eta(self.eta, self.eta_scale, ready)
         ready = ready._replace(cap=np.minimum(eta * ready.cap, 1.0))
-        problem = self._problem(_MACHINE, ready, ready.label, np.arange(len(ready.classes)))
-        attributes = self._attributes_of_checks(ready, problem, eta)
-        reporter = FitReporter(self, ready.X, ready.y, sample_weight, problem, attributes)
-        from polymargin.solvers.hulls.hulls import solve_hulls
-
-        stop = Stop(float(self.tol), int(self.max_iter), self.max_time)
-        method = "frank_wolfe" if self.solver == "frank_wolfe" else "smo"
-        history, memory = History(reporter.watchers), float(self.cache_mb)
+        classes = np.arange(len(ready.classes))
+        problem = self._problem(_MACHINE, ready, ready.label, classes, has_class_sums=True)
+        attributes = self._fitted_attributes(ready, problem, eta)
+        reporter = FitReporter(self, ready.X, ready.y, sample_weight, attributes)
+        method = "hulls-frank-wolfe" if self.solver == "frank_wolfe" else "hulls"
         with single_threaded_libraries(), refused_if_inexact(problem):
-            solution = solve_hulls(problem, stop, history, method, memory)
-        model = _Model(
-            solution.support, solution.u, solution.judgement, solution.status == "hulls_meet"
-        )
-        for name in ("prototypes_", "center_", "coef_"):
-            self.__dict__.pop(name, None)
+            solution = solve(problem, self._run(reporter.watchers), method=method)
+        if solution.status == "hulls_meet":
+            attributes = self._fitted_attributes(ready, problem, eta, is_tie=True)
         with single_threaded_libraries():
-            fitted = self._fitted_attributes(ready, problem, eta, model)
-        for name, value in fitted.items():
-            setattr(self, name, value)
-        self.certificate_ = solution.judgement.certificate
-        self.status_ = solution.status
-        self.history_ = solution.history.as_arrays()
-        self.n_iter_ = max(1, solution.steps)
+            store(self, solution, attributes)
         reporter.finish()
-        self._warn_of_outcome()
+        warn_of_outcome(solution, float(self.tol), can_go_on=False)
         if self.status_ == "interrupted" and not reporter.stopped:
             raise KeyboardInterrupt
         return self
@@ -274,74 +251,47 @@ class ConvexHullSVC(LargeMarginClassifier):
             raise ValueError(f"eta must be in (0, 1] for eta_scale='relative', got {self.eta!r}.")
 
     def _fitted_attributes(
-        self, ready: Prepared, problem: Problem, eta: float, model: _Model
-    ) -> dict[str, Any]:
-        """What the weights of a model turn into."""
-        Q, support, u = len(ready.classes), model.support, model.u
-        label = ready.label[support]
-        tau = hull_coefficients(label, u, Q)
-        shift = model.judgement.centre_offset
-        if self.offset == "kkt":
-            shift = model.judgement.threshold / (2.0 * Q)
-        if model.is_tie:
-            tau, shift = np.zeros_like(tau), np.zeros(Q)
-        weights = np.zeros(ready.X.shape[0])
-        weights[ready.kept[support]] = u
-        precomputed = ready.kernel.name == "precomputed"
-        found: dict[str, Any] = {
-            "classes_": ready.classes,
-            "eta_": eta,
-            "weights_": weights,
-            "support_": ready.kept[support],
-            "support_vectors_": (
-                np.empty((0, 0)) if precomputed else rows_of(ready.X, ready.kept[support])
-            ),
-            "dual_coef_": tau,
-            "intercept_": -shift,
-            "_kernel": ready.kernel,
-        }
-        if ready.kernel.is_linear:
-            V = prototypes(problem, support, np.eye(Q)[label] * u[:, None])
-            W = centred_prototypes(problem, support, tau)
-            found |= {"prototypes_": V, "center_": V.mean(axis=0), "coef_": W}
-            if Q == 2:
-                found |= {"coef_": W[1:] - W[:1], "intercept_": shift[:1] - shift[1:]}
-        return found
+        self, ready: Prepared, problem: Problem, eta: float, is_tie: bool = False
+    ) -> Attributes:
+        """Attributes of the model of a dual point: what ``fit`` stores and callbacks see.
 
-    def _attributes_of_checks(
-        self, ready: Prepared, problem: Problem, eta: float
-    ) -> Callable[..., dict[str, Any]]:
-        """Attributes of the model at a check, for callbacks: the offset has to be worked out."""
+        ``is_tie``: the hulls meet, so that every score is zero.
+        """
+        Q = len(ready.classes)
 
-        def attributes(
-            support: np.ndarray, tau: np.ndarray, W: Any, intercept: Any
-        ) -> dict[str, Any]:
-            Q = len(ready.classes)
-            u = tau[np.arange(len(support)), ready.label[support]] * (Q / (Q - 1.0))
-            judgement = judge_hulls(problem, support, u, 1.0, lambda: "offset only")
-            return self._fitted_attributes(ready, problem, eta, _Model(support, u, judgement))
+        def attributes(point: DualPoint, judgement: Judgement | None) -> dict[str, Any]:
+            if judgement is None:
+                judgement = judge_hulls(problem, point, 1.0, lambda: "offset only")
+            assert isinstance(judgement, HullJudgement)
+            T, u, support = point.coefficients(problem), hull_weights(problem, point), point.support
+            shift = judgement.centre_offset
+            if self.offset == "kkt":
+                shift = judgement.threshold / (2.0 * Q)
+            W = judgement.W
+            if is_tie:
+                T, shift = np.zeros_like(T), np.zeros(Q)
+                W = None if W is None else np.zeros_like(W)
+            rows = ready.kept[support]
+            weights = np.zeros(ready.X.shape[0])
+            weights[rows] = u
+            found: dict[str, Any] = {
+                "classes_": ready.classes,
+                "eta_": eta,
+                "weights_": weights,
+                "support_": rows,
+                "support_vectors_": support_vectors(ready, rows),
+                "dual_coef_": T,
+                "intercept_": -shift,
+                "_kernel": ready.kernel,
+            }
+            if W is not None:
+                V = prototypes(problem, support, point.V)
+                found |= {"prototypes_": V, "center_": V.mean(axis=0), "coef_": W}
+                if Q == 2:
+                    found |= {"coef_": W[1:] - W[:1], "intercept_": shift[:1] - shift[1:]}
+            return found
 
         return attributes
-
-    def _warn_of_outcome(self) -> None:
-        """Warn of hulls that meet, or of an unfinished solve with the gap reached."""
-        if self.status_ == "hulls_meet":
-            warn_user(
-                "eta: the convex hulls of the classes have a common point, so every score is "
-                "zero and every prediction is a tie. Use a smaller eta or another kernel.",
-                CollapsedModelWarning,
-            )
-        advice = {
-            "max_iter": "Increase max_iter or tol, or scale the features.",
-            "max_time": "Increase max_time or tol.",
-            "stalled": "The arithmetic allows no further progress: increase tol, scale the "
-            "features, or use a smaller eta.",
-        }.get(self.status_)
-        if advice is None:
-            return
-        gap = float(self.certificate_.relative_gap)
-        text = unfinished(self.status_, gap, float(self.tol), advice)
-        warn_user(text, ConvergenceWarning)
 
 
 def resolve_eta(eta: float, scale: str, ready: Prepared) -> float:

@@ -1,17 +1,102 @@
-"""What a fit tells its user at the end, if there is something to tell."""
+"""Where a solution becomes a fitted model: attributes, status, history, warnings."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from polymargin.certificate.certificate import Judgement
 from polymargin.certificate.intercepts import best_bias
+from polymargin.certificate.training_scores import prototypes
+from polymargin.compiled.memory import rows_of
 from polymargin.estimators.endings import unfinished
 from polymargin.exceptions import CollapsedModelWarning, NotSeparableWarning, warn_user
+from polymargin.problem.point import DualPoint
 from polymargin.problem.problem import Problem
-from polymargin.solvers.run import Solution
 
-__all__ = ["warn_of_outcome"]
+if TYPE_CHECKING:
+    from polymargin.estimators.base import Prepared
+    from polymargin.solvers.driver import Solution
+
+__all__ = ["Attributes", "ModelParts", "model_parts", "store", "support_vectors", "warn_of_outcome"]
+
+Attributes = Callable[[DualPoint, Judgement | None], dict[str, Any]]
+"""Makes the fitted attributes of a dual point; without a judgement, those of a check on the way."""
+
+_OPTIONAL = ("coef_", "intercept_", "prototypes_", "center_", "metric_", "bias_is_unique_")
+
+
+class ModelParts(NamedTuple):
+    """A model in the words of its fitted attributes.
+
+    ``support`` are rows of the X given to fit, ``T`` their coefficients, ``W`` the prototypes of a
+    linear kernel (None otherwise), ``intercept`` the constant part of the scores.
+    """
+
+    support: np.ndarray
+    T: np.ndarray
+    W: np.ndarray | None
+    intercept: np.ndarray
+
+
+def model_parts(
+    problem: Problem, ready: Prepared, point: DualPoint, judgement: Judgement | None
+) -> ModelParts:
+    """The model of a dual point; that of a judgement is scaled as its primal value demands.
+
+    ``problem`` may be the one on the kernel matrix, whose kernel does not show the constant of a
+    penalised intercept; ``ready.kernel`` does.
+    """
+    T = point.coefficients(problem)
+    constant = ready.kernel.offset * T.sum(axis=0)
+    W: np.ndarray | None = None
+    scale = 1.0
+    if judgement is None:
+        b = point.b if problem.has_free_bias else None
+        if problem.kernel.is_linear:
+            W = prototypes(problem, point.support, T)
+            if problem.centre is not None:
+                W = W + problem.centre[0]
+                constant = constant + np.sqrt(ready.kernel.offset) * problem.centre[1]
+    else:
+        b, W, scale = judgement.intercept, judgement.W, judgement.scale
+        if W is not None:
+            constant = np.zeros_like(constant)  # the judge's intercept has it
+        elif not problem.has_free_bias:
+            b = None
+    intercept = constant if b is None else constant + b
+    if scale != 1.0:  # T may be large: no copy where none is needed
+        T, intercept = T * scale, intercept * scale
+        W = None if W is None else W * scale
+    return ModelParts(ready.kept[point.support], T, W, intercept)
+
+
+def support_vectors(ready: Prepared, support: np.ndarray) -> Any:
+    """Rows of X with dual weight; a given kernel matrix has none."""
+    return np.empty((0, 0)) if ready.kernel.name == "precomputed" else rows_of(ready.X, support)
+
+
+def store(estimator: Any, solution: Solution, attributes: Attributes) -> None:
+    """Give an estimator the fitted attributes of a solution."""
+    judgement = solution.judgement
+    found = attributes(solution.point, judgement)
+    for name in _OPTIONAL:
+        estimator.__dict__.pop(name, None)
+    for name, value in found.items():
+        setattr(estimator, name, value)
+    estimator.certificate_ = judgement.certificate
+    if judgement.bias_is_unique is not None:
+        estimator.bias_is_unique_ = judgement.bias_is_unique
+    estimator.status_ = solution.status
+    if solution.history.checks:
+        estimator.history_ = solution.history.as_arrays()
+    estimator.n_iter_ = max(1, solution.iterations)
+
+
+# -- warnings --------------------------------------------------------------------------------------
 
 
 def value_of_zero(problem: Problem) -> float:
@@ -28,44 +113,58 @@ def value_of_zero(problem: Problem) -> float:
     return float(problem.cap.sum() * one[0])
 
 
-def warn_of_outcome(
-    solution: Solution, problem: Problem, tol: float, can_go_on: bool = True
-) -> None:
+def warn_of_outcome(solution: Solution, tol: float, can_go_on: bool = True) -> None:
     """Warn of an unfinished solve with the gap reached, of no margin, of a collapsed model.
 
     ``can_go_on``: whether the estimator has a warm start to recommend.
     """
-    certificate = solution.judgement.certificate
-    if solution.status == "not_separable":
+    status, problem = solution.status, solution.problem
+    if status == "not_separable":
         warn_user(
             "C: the classes cannot be separated (no hard margin exists, or it is below "
             "1/44000 of the data's radius); the model of the largest margin reached is kept. "
             "Use a finite C or a richer kernel.",
             NotSeparableWarning,
         )
-    elif solution.status in ("max_iter", "max_time", "stalled"):
-        advice = (
-            solution.advice
-            or {
-                "max_iter": "Increase max_iter or tol, or scale the features.",
-                "max_time": "Increase max_time or tol"
-                + (", or go on with warm_start=True." if can_go_on else "."),
-                "stalled": "The arithmetic allows no further progress: increase tol, scale the "
-                "features, or use a smaller C.",
-            }[solution.status]
+    elif status == "hulls_meet":
+        warn_user(
+            "eta: the convex hulls of the classes have a common point, so every score is "
+            "zero and every prediction is a tie. Use a smaller eta or another kernel.",
+            CollapsedModelWarning,
         )
-        gap = float(certificate.relative_gap)
-        text = unfinished(solution.status, gap, tol, advice, problem.is_hard)
-        warn_user(text, ConvergenceWarning)
-    if not problem.is_hard and solution.status == "converged":
-        zero_model = value_of_zero(problem)
-        if zero_model - certificate.dual <= tol * zero_model:
-            advice = "a richer kernel, a larger C, or a smaller tol."
-            if problem.machine.K3 and problem.machine.K1:
-                advice = "a machine whose loss counts every class (machine='ww'), " + advice
-            warn_user(
-                "The model that does not look at X (every prototype zero) is optimal within tol: "
-                "the classes overlap without a majority, where Crammer-Singer collapses, or C is "
-                f"too small. Use {advice}",
-                CollapsedModelWarning,
-            )
+    elif status in ("max_iter", "max_time", "stalled"):
+        _warn_of_gap(solution, tol, can_go_on)
+    elif status == "converged" and not (problem.is_hard or problem.has_class_sums):
+        _warn_of_collapse(solution, tol)
+
+
+def _warn_of_gap(solution: Solution, tol: float, can_go_on: bool) -> None:
+    size = "eta" if solution.problem.has_class_sums else "C"
+    advice = (
+        solution.advice
+        or {
+            "max_iter": "Increase max_iter or tol, or scale the features.",
+            "max_time": "Increase max_time or tol"
+            + (", or go on with warm_start=True." if can_go_on else "."),
+            "stalled": "The arithmetic allows no further progress: increase tol, scale the "
+            f"features, or use a smaller {size}.",
+        }[solution.status]
+    )
+    gap = float(solution.judgement.certificate.relative_gap)
+    text = unfinished(solution.status, gap, tol, advice, solution.problem.is_hard)
+    warn_user(text, ConvergenceWarning)
+
+
+def _warn_of_collapse(solution: Solution, tol: float) -> None:
+    problem = solution.problem
+    zero_model = value_of_zero(problem)
+    if zero_model - solution.judgement.certificate.dual > tol * zero_model:
+        return
+    advice = "a richer kernel, a larger C, or a smaller tol."
+    if problem.machine.K3 and problem.machine.K1:
+        advice = "a machine whose loss counts every class (machine='ww'), " + advice
+    warn_user(
+        "The all-zero model is optimal within tol: the classes overlap without a majority, where "
+        f"Crammer-Singer collapses, or C is too small. Use {advice}",
+        CollapsedModelWarning,
+    )

@@ -420,8 +420,7 @@ class MultiPrototypeSVC(PrototypeTrainer):
             unit = np.sqrt(kernel.offset)
             constant = self.intercept_ / unit if unit > 0.0 else np.zeros(len(prototype_class))
             centre = (self.prototypes_, constant)
-        problem = self._problem(MACHINES["cs"], ready, own, prototype_class)
-        problem.centre = centre
+        problem = self._problem(MACHINES["cs"], ready, own, prototype_class, centre=centre)
         self._train(problem, ready, None, lambda restart: own, seed, None, self._known_metric())
         del self._training
         return self

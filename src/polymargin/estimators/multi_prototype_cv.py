@@ -21,7 +21,7 @@ from polymargin.estimators.prototype_base import PrototypeClassifier
 from polymargin.problem.annealing import Annealing, find_annealing
 from polymargin.problem.kernels import squared_norms
 from polymargin.problem.validation import check_number
-from polymargin.solvers.run import Deadline, Stop, deferred_interrupt
+from polymargin.solvers.run import Clock, deferred_interrupt
 
 __all__ = ["MultiPrototypeSVCCV"]
 
@@ -149,23 +149,23 @@ class MultiPrototypeSVCCV(PrototypeClassifier):
         base = self._base()
         search = _Search(base, X, y, weight, counts, Cs, folds, bool(self.warm_start), self.verbose)
         limit = None if self.max_time is None else _SEARCH_SHARE * float(self.max_time)
-        deadline = Deadline(Stop(1.0, 1, limit))
+        clock = Clock(limit)
         chains = [(fold, count) for fold in range(len(folds)) for count in range(len(counts))]
-        with deferred_interrupt(deadline):
+        with deferred_interrupt(clock):
             Parallel(n_jobs=effective_n_jobs(self.n_jobs), prefer="threads")(
-                delayed(search.chain)(fold, count, deadline) for fold, count in chains
+                delayed(search.chain)(fold, count, clock) for fold, count in chains
             )
         if not search.cells:
             raise ValueError("cv: every training part has a single class; use other folds.")
         self._choose(search.results())
-        if deadline.interrupted and search.best is not None:
+        if clock.interrupted and search.best is not None:
             # a model of a part of the data is better than none
             _, count, level, model = search.best
             self.n_prototypes_, self.C_ = counts[count], Cs[level]
             self.best_index_ = count * len(Cs) + level
             self._adopt(model)
             raise KeyboardInterrupt
-        left = None if self.max_time is None else max(self.max_time - deadline.seconds, 0.01)
+        left = None if self.max_time is None else max(self.max_time - clock.seconds, 0.01)
         self._adopt(search.final(self.n_prototypes_, self.C_, left))
         return self
 
@@ -288,9 +288,9 @@ class _Search:
         assert before is not None
         return before
 
-    def chain(self, fold: int, count: int, deadline: Deadline) -> None:
+    def chain(self, fold: int, count: int, clock: Clock) -> None:
         """All C of one number of prototypes on one fold."""
-        if self.cells and deadline.why_end() is not None:
+        if self.cells and clock.why_end() is not None:
             return
         train, test = self.folds[fold]
         X, y = _safe_split(self.base, self.X, self.y, train)
@@ -304,7 +304,7 @@ class _Search:
             wrong = model.predict(X_test) != y_test
             error = _mean(wrong, test_weight)
             self.note(fold, count, level, error, seconds, model)
-            return deadline.why_end() is not None
+            return clock.why_end() is not None
 
         self.fit_path(X, y, weight, self.counts[count], self.Cs, see)
 

@@ -13,21 +13,27 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from polymargin.certificate.certificate import Judgement
 from polymargin.certificate.intercepts import pair_margins
-from polymargin.certificate.judge import signed_start
-from polymargin.compiled.memory import rows_of
 from polymargin.compiled.threads import single_threaded_libraries
+from polymargin.estimators.base import Prepared
 from polymargin.estimators.callbacks import FitReporter, with_callbacks
-from polymargin.estimators.fitted import warn_of_outcome
+from polymargin.estimators.fitted import (
+    Attributes,
+    model_parts,
+    store,
+    support_vectors,
+    warn_of_outcome,
+)
 from polymargin.estimators.tuned_parameters import TunedClassifier
 from polymargin.estimators.units import Units
 from polymargin.exceptions import warn_user
-from polymargin.problem.kernels import Kernel
 from polymargin.problem.machines import Machine, find_machine
+from polymargin.problem.point import DualPoint
 from polymargin.problem.problem import Problem, row_blocks
 from polymargin.problem.scales import refused_if_inexact
-from polymargin.solvers.history import Check, History, PatternCheck
-from polymargin.solvers.run import Solution
+from polymargin.solvers import find_method, solve
+from polymargin.solvers.history import Check, PatternCheck
 from polymargin.solvers.smo.pattern_smo import PatternSMO
 
 __all__ = ["MulticlassSVC"]
@@ -223,25 +229,24 @@ class MulticlassSVC(TunedClassifier):
         machine = self._check_parameters()
         self._tune(X, y, sample_weight)
         ready = self._prepare(machine, X, y, sample_weight)
-        X, y, classes = ready.X, ready.y, ready.classes
-        problem = self._problem(machine, ready, ready.label, np.arange(len(classes)))
-        units = Units(problem)
-        problem = units.problem
-        start = self._warm_start_point(X.shape[0], classes, ready.kept, units)
+        problem = self._problem(machine, ready, ready.label, np.arange(len(ready.classes)))
+        find_method(problem, self.solver)
+        start = self._warm_start_point(ready, problem)
         alpha = alpha if self._tuned is None else self._tuned.alpha
-        start = start if alpha is None else -units.entered(alpha)
-        attributes = units.attributes(self._fitted_attributes(ready.kernel, classes, X))
-        reporter = FitReporter(self, X, y, sample_weight, problem, attributes)
+        start = start if alpha is None else DualPoint.from_dense(problem, -alpha)
+        attributes = self._fitted_attributes(ready, problem)
+        reporter = FitReporter(self, ready.X, ready.y, sample_weight, attributes)
         kind = PatternCheck if isinstance(self.solver, PatternSMO) else Check
-        history = History(units.watchers(reporter.watchers), kind)
-        with single_threaded_libraries(), refused_if_inexact(problem):
-            solution = self._solve(problem, history, start)
-        self._store(units.solution(solution), ready.kept, reporter)
+        units = Units(problem)
+        run = self._run(units.watchers(reporter.watchers), kind)
+        with single_threaded_libraries(), refused_if_inexact(units.problem):
+            solution = solve(units.problem, run, units.entered(start), self.solver)
+        store(self, units.left(solution), attributes)
         self.C_, self.gamma_ = float(self._chosen()[0]), ready.kernel.gamma
         interrupted = self._tuned is not None and self._tuned.interrupted
         self._tuned = None
         reporter.finish()
-        warn_of_outcome(solution, problem, float(self.tol))
+        warn_of_outcome(solution, float(self.tol))
         if interrupted or (solution.status == "interrupted" and not reporter.stopped):
             raise KeyboardInterrupt
         return self
@@ -258,158 +263,47 @@ class MulticlassSVC(TunedClassifier):
                 f"got {self.solver!r}."
             )
         self._check_tuning(machine)
-        why_not = self._why_not_solver(machine)
-        if why_not:
-            raise ValueError(f"solver={self.solver!r} {why_not}; use solver='block'.")
         return machine
 
-    def _why_not_solver(self, machine: Machine) -> str | None:
-        """Why a solver cannot run the machine as asked, if it cannot."""
-        if isinstance(self.solver, PatternSMO):
-            if not machine.is_crammer_singer:
-                return (
-                    f"optimises the one simplex of variables that a pattern of 'cs' has; "
-                    f"machine={machine.name!r} has other constraints"
-                )
-            if self._intercept_kind(machine) == "free":
-                return (
-                    "moves one pattern at a time, which the balance of a free intercept forbids "
-                    "(intercept='penalized' or 'none' will do)"
-                )
-            return None
-        if self.solver in ("auto", "block"):
-            return None
-        if machine.K3 or machine.own_target is not None:
-            return (
-                f"moves along the balanced directions of 'ww', 'llw' and 'msvm2'; "
-                f"machine={machine.name!r} has other constraints"
-            )
-        if self._intercept_kind(machine) != "free":
-            return "is made for the constraints of a free intercept (intercept='free')"
-        if (
-            self.solver == "frank-wolfe"
-            and "C" not in self._tuned_parameters()
-            and np.isinf(self.C)
-        ):
-            return "needs a finite C: its linear programme is unbounded for the hard margin"
-        return None
-
-    def _warm_start_point(
-        self, n: int, classes: np.ndarray, kept: np.ndarray, units: Units
-    ) -> np.ndarray | None:
-        """The last dual point, scaled row by row into the present caps."""
+    def _warm_start_point(self, ready: Prepared, problem: Problem) -> DualPoint | None:
+        """The last dual point within the present caps, if there is one."""
         if not self.warm_start or not hasattr(self, "dual_coef_"):
             return None
-        if n != self._n_train or not np.array_equal(classes, self.classes_):
+        n = ready.X.shape[0]
+        if n != self._n_train or not np.array_equal(ready.classes, self.classes_):
             warn_user(
                 "warm_start: the number of examples or the classes changed since the last fit; "
                 "starting cold.",
                 UserWarning,
             )
             return None
-        full = np.zeros((n, len(classes)))
-        full[self.support_] = self.dual_coef_
-        problem, tau = units.problem, units.entered(full[kept])
-        if not problem.machine.is_crammer_singer or problem.has_free_bias:
-            return signed_start(problem, tau)
-        rows = np.arange(len(kept))
-        # rows whose label changed would not be feasible: they start at zero
-        own = tau[rows, problem.own]
-        usable = (own > 0.0) & ((tau > 0.0).sum(axis=1) <= 1)
-        tau[~usable] = 0.0
-        too_heavy = np.flatnonzero(own > problem.cap)
-        tau[too_heavy] *= (problem.cap[too_heavy] / own[too_heavy])[:, None]
-        tau[rows, problem.own] = 0.0
-        tau[rows, problem.own] = np.minimum(-tau.sum(axis=1), problem.cap)
-        return tau
+        T = np.zeros((n, len(ready.classes)))
+        T[self.support_] = self.dual_coef_
+        return DualPoint.from_coefficients(problem, T[ready.kept])
 
-    def _solve(self, problem: Problem, history: History, start: np.ndarray | None) -> Solution:
-        stop, seed = self._stop(), self._seed()
-        if isinstance(self.solver, PatternSMO):
-            from polymargin.solvers.smo.rounds import solve_patterns
-
-            return solve_patterns(
-                problem, stop, history, self.solver, start, seed, float(self.cache_mb)
-            )
-        if self.solver == "frank-wolfe":
-            from polymargin.solvers.frank_wolfe import solve_frank_wolfe
-
-            return solve_frank_wolfe(problem, stop, history, start, float(self.cache_mb))
-        if self.solver == "cycles":
-            from polymargin.solvers.cycles import solve_cycles
-
-            return solve_cycles(problem, stop, history, start, float(self.cache_mb))
-        if not problem.machine.is_crammer_singer or problem.has_free_bias:
-            from polymargin.solvers.blocks import solve_machine
-
-            return solve_machine(problem, stop, history, start, seed, float(self.cache_mb))
-        if problem.kernel.is_linear:
-            from polymargin.solvers.linear import solve_linear
-
-            return solve_linear(problem, stop, history, start, seed)
-        from polymargin.solvers.kernel import solve_kernel
-
-        return solve_kernel(problem, stop, history, start, seed, float(self.cache_mb))
-
-    def _fitted_attributes(
-        self, kernel: Kernel, classes: np.ndarray, X: Any
-    ) -> Callable[..., dict[str, Any]]:
+    def _fitted_attributes(self, ready: Prepared, problem: Problem) -> Attributes:
         """Attributes of the model of a dual point: what ``fit`` stores and callbacks see."""
 
-        def attributes(
-            support: np.ndarray, tau: np.ndarray, W: np.ndarray | None, intercept: np.ndarray
-        ) -> dict[str, Any]:
+        def attributes(point: DualPoint, judgement: Judgement | None) -> dict[str, Any]:
+            support, T, W, intercept = model_parts(problem, ready, point, judgement)
             found: dict[str, Any] = {
-                "classes_": classes,
+                "classes_": ready.classes,
                 "support_": support,
-                "dual_coef_": tau,
-                "_kernel": kernel,
-                "_n_train": X.shape[0],
+                "dual_coef_": T,
+                "support_vectors_": support_vectors(ready, support),
+                "_kernel": ready.kernel,
+                "_n_train": ready.X.shape[0],
             }
-            if kernel.name == "precomputed":
-                found["support_vectors_"] = np.empty((0, 0))
-                found["_prototype_gram"] = sum(
-                    (
-                        tau[rows].T @ (X[np.ix_(support[rows], support)].astype(np.float64) @ tau)
-                        for rows in row_blocks(len(support), 256)
-                    ),
-                    start=np.zeros((len(classes), len(classes))),
-                )
-            else:
-                found["support_vectors_"] = rows_of(X, support)
+            if ready.kernel.name == "precomputed":
+                found["_prototype_gram"] = _prototype_gram(ready.X, support, T)
             if W is not None:
-                if len(classes) == 2:
+                if len(ready.classes) == 2:
                     W, intercept = W[1:] - W[:1], intercept[1:] - intercept[:1]
                 found["coef_"] = W
             found["intercept_"] = intercept
             return found
 
         return attributes
-
-    def _store(
-        self,
-        solution: Solution,
-        kept: np.ndarray,
-        reporter: FitReporter,
-    ) -> None:
-        judgement = solution.judgement
-        scale = judgement.scale
-        W = None if judgement.W is None else judgement.W * scale
-        tau = solution.tau if scale == 1.0 else solution.tau * scale  # it may be large
-        attributes = reporter.attributes(
-            kept[solution.support], tau, W, judgement.intercept * scale
-        )
-        for name in ("coef_", "intercept_"):
-            self.__dict__.pop(name, None)
-        for name, value in attributes.items():
-            setattr(self, name, value)
-        self.certificate_ = judgement.certificate
-        self.__dict__.pop("bias_is_unique_", None)
-        if judgement.bias_is_unique is not None:
-            self.bias_is_unique_ = judgement.bias_is_unique
-        self.status_ = solution.status
-        self.history_ = solution.history.as_arrays()
-        self.n_iter_ = max(1, solution.iterations)
 
     # -- slacks and margins ------------------------------------------------------------------
 
@@ -487,3 +381,11 @@ class MulticlassSVC(TunedClassifier):
         distance = np.sqrt(np.maximum(square, 0.0))
         np.fill_diagonal(distance, 1.0)
         return distance
+
+
+def _prototype_gram(K: Any, support: np.ndarray, T: np.ndarray) -> np.ndarray:
+    """⟨M_r, M_s⟩ of a given kernel matrix, block by block."""
+    gram = np.zeros((T.shape[1], T.shape[1]))
+    for rows in row_blocks(len(support), 256):
+        gram += T[rows].T @ (K[np.ix_(support[rows], support)].astype(np.float64) @ T)
+    return gram

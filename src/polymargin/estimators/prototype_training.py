@@ -8,24 +8,31 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 
-from polymargin.compiled.memory import rows_of
+from polymargin.certificate.certificate import Judgement
 from polymargin.compiled.threads import single_threaded_libraries
 from polymargin.estimators.base import Prepared
-from polymargin.estimators.callbacks import FitReporter, onlookers
-from polymargin.estimators.fitted import warn_of_outcome
+from polymargin.estimators.callbacks import FitReporter, fit_watchers
+from polymargin.estimators.fitted import (
+    Attributes,
+    model_parts,
+    store,
+    support_vectors,
+    warn_of_outcome,
+)
 from polymargin.estimators.prototype_base import PrototypeClassifier
 from polymargin.problem.annealing import Schedule
+from polymargin.problem.point import DualPoint
 from polymargin.problem.problem import Problem
 from polymargin.problem.scales import refused_if_inexact
-from polymargin.solvers.history import AnyCheck, History, OuterCheck, PatternCheck, Snapshot
+from polymargin.solvers import solve
+from polymargin.solvers.history import AnyCheck, OuterCheck, PatternCheck, Snapshot
 from polymargin.solvers.metric_learning import Metric, learn_metric
-from polymargin.solvers.run import Deadline, deferred_interrupt
+from polymargin.solvers.run import deferred_interrupt
 from polymargin.solvers.smo.pattern_smo import PatternSMO
 
 __all__ = ["PrototypeTrainer"]
@@ -53,63 +60,59 @@ class PrototypeTrainer(PrototypeClassifier):
 
         ``metric`` is a learned one that is known already.
         """
-        from polymargin.solvers.prototypes import PrototypeSolution, solve_prototypes
-        from polymargin.solvers.smo.rounds import solve_static
+        from polymargin.solvers.prototypes import (
+            PrototypeSolution,
+            solve_prototypes,
+            with_energy,
+        )
 
         restarts = int(self.n_restarts) if self.assignment != "static" else 1
         n_jobs = min(effective_n_jobs(self.n_jobs), restarts)
-        stop = self._stop()
-        deadline = Deadline(stop)
+        run = self._run((), seed=seed)
         first_schedule = schedule
         known: PrototypeSolution | None = None
         if metric is None and self.metric == "learned":
             with single_threaded_libraries():
-                lesson = learn_metric(
-                    problem, schedule, seed, float(self.cache_mb), deadline, onlookers(self)
-                )
-            # the first run goes on from where the lesson ended
-            metric, first_schedule, known = lesson.metric, lesson.schedule, lesson.found
-            problem = replace(problem, own=lesson.own)
-            deadline.stop = stop = replace(stop, max_iter=max(1, stop.max_iter - lesson.passes))
+                learned = learn_metric(problem, run, schedule, fit_watchers(self))
+            # the first restart goes on from where learning ended
+            metric, first_schedule, known = learned.metric, learned.schedule, learned.found
+            problem = problem.changed(own=learned.own)
+            run = run.part(max_iter=max(1, run.stop.max_iter - learned.passes))
         if metric is not None:
             problem = metric.problem(problem)
-        attributes = self._fitted_attributes(ready, problem.prototype_class, metric)
-        reporter = FitReporter(self, ready.X, ready.y, sample_weight, problem, attributes)
+        attributes = self._fitted_attributes(ready, problem, metric)
+        reporter = FitReporter(self, ready.X, ready.y, sample_weight, attributes)
         watchers = tuple(map(_one_at_a_time, reporter.watchers))
 
-        def run(restart: int) -> PrototypeSolution | None:
+        def train(restart: int) -> PrototypeSolution | None:
             if known is not None:
                 return known if restart == 0 else None
-            if restart and deadline.why_end() is not None:
+            if restart and run.why_end() is not None:
                 return None
+            part = run.part(seed=[seed, restart])
             if isinstance(self.solver, PatternSMO):
-                history = History(watchers, PatternCheck)
-                cache_mb = float(self.cache_mb)
-                return solve_static(
-                    problem, stop, history, self.solver, [seed, 0], cache_mb, deadline
-                )
-            own = problem.own if restart == 0 else first_assignment(restart)
+                part.watched_by(watchers, PatternCheck)
+                return with_energy(solve(problem, part, method=self.solver), part)
             return solve_prototypes(
-                replace(problem, own=own.copy(), n_jobs=problem.n_jobs if n_jobs == 1 else 1),
-                stop,
-                History(watchers, OuterCheck),
+                problem.changed(
+                    own=problem.own if restart == 0 else first_assignment(restart),
+                    n_jobs=problem.n_jobs if n_jobs == 1 else 1,
+                ),
+                part.watched_by(watchers, OuterCheck),
                 schedule if restart else first_schedule,
                 self.assignment == "static",
-                [seed, restart],
-                float(self.cache_mb),
-                deadline,
             )
 
         one_thread, exact = single_threaded_libraries(), refused_if_inexact(problem)
-        with deferred_interrupt(deadline), one_thread, exact:
+        with deferred_interrupt(run.clock), one_thread, exact:
             runs = Parallel(n_jobs=n_jobs, prefer="threads")(
-                delayed(run)(restart) for restart in range(restarts)
+                delayed(train)(restart) for restart in range(restarts)
             )
         found = [one for one in runs if one is not None]
         best = min(found, key=lambda one: np.inf if one.energy is None else one.energy.value)
-        self._store(best, ready, reporter)
+        self._store(best, ready, attributes)
         reporter.finish()
-        warn_of_outcome(best.solution, replace(problem, own=best.own), float(self.tol), False)
+        warn_of_outcome(best.solution, float(self.tol), can_go_on=False)
         interrupted = any(one.solution.status == "interrupted" for one in found)
         if interrupted and not reporter.stopped:
             raise KeyboardInterrupt
@@ -118,27 +121,23 @@ class PrototypeTrainer(PrototypeClassifier):
         return Metric.of(self.metric_) if hasattr(self, "metric_") else None
 
     def _fitted_attributes(
-        self, ready: Prepared, prototype_class: np.ndarray, metric: Metric | None = None
-    ) -> Callable[..., dict[str, Any]]:
+        self, ready: Prepared, problem: Problem, metric: Metric | None = None
+    ) -> Attributes:
         """Attributes of the model of a dual point: what ``fit`` stores and callbacks see."""
-        kernel, X = ready.kernel, ready.X
+        prototype_class = problem.prototype_class
 
-        def attributes(
-            support: np.ndarray, tau: np.ndarray, W: np.ndarray | None, intercept: np.ndarray
-        ) -> dict[str, Any]:
+        def attributes(point: DualPoint, judgement: Judgement | None) -> dict[str, Any]:
+            support, T, W, intercept = model_parts(problem, ready, point, judgement)
             found: dict[str, Any] = {
                 "classes_": ready.classes,
                 "support_": support,
-                "dual_coef_": tau,
+                "support_vectors_": support_vectors(ready, support),
+                "dual_coef_": T,
                 "intercept_": intercept,
                 "prototype_classes_": ready.classes[prototype_class],
-                "_kernel": kernel,
+                "_kernel": ready.kernel,
                 "_prototype_class": prototype_class,
             }
-            if kernel.name == "precomputed":
-                found["support_vectors_"] = np.empty((0, 0))
-            else:
-                found["support_vectors_"] = rows_of(X, support)
             if W is not None:
                 found["prototypes_"] = W if metric is None else metric.on_features(W)
             if metric is not None:
@@ -147,18 +146,8 @@ class PrototypeTrainer(PrototypeClassifier):
 
         return attributes
 
-    def _store(self, best: Any, ready: Prepared, reporter: FitReporter) -> None:
-        solution = best.solution
-        judgement = solution.judgement
-        scale = judgement.scale
-        W = None if judgement.W is None else judgement.W * scale
-        attributes = reporter.attributes(
-            ready.kept[solution.support], solution.tau * scale, W, judgement.intercept * scale
-        )
-        for name in ("prototypes_", "metric_"):
-            self.__dict__.pop(name, None)
-        for name, value in attributes.items():
-            setattr(self, name, value)
+    def _store(self, best: Any, ready: Prepared, attributes: Attributes) -> None:
+        store(self, best.solution, attributes)
         self.assignment_ = np.full(ready.X.shape[0], -1, dtype=np.int64)
         self.assignment_[ready.kept] = best.own
         known = best.energy is not None
@@ -166,10 +155,6 @@ class PrototypeTrainer(PrototypeClassifier):
         n_prototypes = len(self._prototype_class)
         self.alive_ = best.energy.alive if known else np.ones(n_prototypes, dtype=bool)
         self.stationary_ = bool(best.is_stationary)
-        self.certificate_ = judgement.certificate
-        self.status_ = solution.status
-        self.history_ = solution.history.as_arrays()
-        self.n_iter_ = max(1, solution.iterations)
         self._training = ready
 
 

@@ -13,7 +13,7 @@ from polymargin.plots.style import BLACK, GREY, axes_of
 from polymargin.radius_margin.criterion import Sample, Setting, WarmStart, evaluate
 from polymargin.radius_margin.search import part_of, plateau
 from polymargin.selection.tune_radius_margin import RadiusMarginTuning
-from polymargin.solvers.run import Deadline, Stop
+from polymargin.solvers.run import Run, Stop
 
 __all__ = ["CriterionDisplay"]
 
@@ -191,7 +191,7 @@ def _surface(
     widths = [first.gamma] if gamma is None else gamma
     weights = [first.C] if C is None else C
     level = plateau(sample.label, sample.n_classes)
-    deadline = Deadline(Stop(_TOL, 10**9, max_time))
+    run = Run(Stop(_TOL, 10**9, max_time))
     ratio = np.full((len(widths), len(weights)), np.nan)
     with single_threaded_libraries():
         for row, width in enumerate(widths):
@@ -199,9 +199,9 @@ def _surface(
             for column, weight in enumerate(weights):
                 setting = replace(first, C=float(weight), gamma=float(width))
                 found = evaluate(
-                    sample, setting, _TOL, _TOL, deadline, warm, with_slopes=False, kernel_psd=None
+                    sample, setting, _TOL, _TOL, run, warm, with_slopes=False, kernel_psd=None
                 )
-                if deadline.why_end() is not None:
+                if run.why_end() is not None:
                     break
                 if np.isfinite(found.log_product):
                     ratio[row, column] = np.exp(found.log_product - level)

@@ -1,10 +1,13 @@
-"""Problem: the checked, encoded, weighted training problem, all that solvers and judge see."""
+"""Problem: the checked, encoded, weighted training problem, all that solvers and judge see.
+
+A problem is frozen: whoever needs another one makes a copy (``Problem.changed``).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,17 +15,16 @@ import numpy as np
 import scipy.sparse as sp
 
 from polymargin.compiled.csr import compress
-from polymargin.compiled.memory import Pages
 from polymargin.problem.kernels import Kernel, squared_norms
 from polymargin.problem.machines import Machine
 
-__all__ = ["KnownRows", "OutOfTimeError", "Problem", "as_read_only", "row_blocks", "run_blocks"]
+__all__ = ["OutOfTimeError", "Problem", "as_read_only", "row_blocks", "run_blocks"]
 
 _FEW_PROTOTYPES = 32
 """Beside more of them the passes over listed prototypes are faster with dense rows (measured)."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Problem:
     """Minimise 1/2 sum_r ||M_r||^2 + sum_i C_i xi_i, each example assigned to one prototype.
 
@@ -39,14 +41,14 @@ class Problem:
     prototype_class : (R,) class of each prototype, in class order.
     n_jobs : int
         Threads that share blocks of kernel values.
+    kernel_psd : bool or None
+        Whether the kernel is positive semi-definite, None where that is not known.
     centre : (M_0 (R, d), their weights of the constant feature (R,)) or None
         Linear kernels: 1/2 sum_r ||M_r - M_0r||^2 takes the place of 1/2 sum_r ||M_r||^2.
     has_free_bias : bool
         Whether an unpenalised intercept of sum zero is added to the scores.
-    present_bias : (R,) or None
-        That intercept at the last check of a run, for those who watch it.
-    known_rows : KnownRows or None
-        Kernel rows that stay at hand because the same problem is judged many times.
+    has_class_sums : bool
+        Whether the variables of every class sum to one, as the weights of convex hulls do (7.1).
     """
 
     machine: Machine
@@ -57,11 +59,10 @@ class Problem:
     own: np.ndarray
     prototype_class: np.ndarray
     n_jobs: int = 1
-    kernel_psd: bool | None = field(default=None)
-    centre: tuple[np.ndarray, np.ndarray] | None = field(default=None)
+    kernel_psd: bool | None = None
+    centre: tuple[np.ndarray, np.ndarray] | None = None
     has_free_bias: bool = False
-    present_bias: np.ndarray | None = field(default=None)
-    known_rows: KnownRows | None = field(default=None)
+    has_class_sums: bool = False
 
     @property
     def n_patterns(self) -> int:
@@ -79,6 +80,11 @@ class Problem:
     @property
     def has_one_prototype_per_class(self) -> bool:
         return self.n_prototypes == int(self.prototype_class[-1]) + 1
+
+    @property
+    def has_margin_loss(self) -> bool:
+        """Whether losses follow from the lead over the best rival: one slack, no free intercept."""
+        return bool(self.machine.K1 and self.machine.K3 and not self.has_free_bias)
 
     @cached_property
     def rows(self) -> Any:
@@ -111,6 +117,20 @@ class Problem:
         largest = float(self.diagonal.max(initial=0.0))
         return max(largest - self.kernel.offset, 1e-16 * largest)
 
+    def with_norms(self, norms: np.ndarray) -> Problem:
+        """The same problem with squared norms of its rows that are known already."""
+        found = self.changed()
+        found.__dict__["norms"] = norms  # where the cached property keeps its value
+        return found
+
+    def changed(self, **changes: Any) -> Problem:
+        """A copy with other fields; facts about the rows stay known while rows are the same."""
+        found = replace(self, **changes)
+        if not changes.keys() & {"X", "kernel", "prototype_class"}:
+            known = ("rows", "norms", "diagonal")
+            found.__dict__.update({k: self.__dict__[k] for k in known if k in self.__dict__})
+        return found
+
     def gram(self, rows: Any, columns: Any) -> np.ndarray:
         """K between two sets of patterns, in the dtype of X."""
         if self.kernel.name == "precomputed":
@@ -118,58 +138,6 @@ class Problem:
         a = None if self.norms is None else self.norms[rows]
         b = None if self.norms is None else self.norms[columns]
         return self.kernel.block(self.X[rows], self.X[columns], a, b)
-
-
-class KnownRows:
-    """Kernel rows of all patterns that ever had weight, in float64, computed once.
-
-    They lie together in the order in which they were first needed, so that scores are one product
-    with the first of them, and with a few of the others.
-    """
-
-    _BLOCK = 256
-    _GATHERED = 3.0  # what a gathered row costs beside one that is read in order (measured)
-
-    def __init__(self, problem: Problem) -> None:
-        X = problem.X if problem.kernel.function is not None else problem.X.astype(np.float64)
-        self.problem = replace(problem, X=X)
-        n = problem.n_patterns
-        self.place = np.full(n, -1)
-        self.pages = Pages((n, n), np.float64)
-        self.rows = self.pages.array
-        self.count = 0
-
-    def scores(self, support: np.ndarray, tau: np.ndarray) -> np.ndarray:
-        """(R, n) scores of all patterns by the coefficients of the support."""
-        new = support[self.place[support] < 0]
-        first, n = self.count, len(self.place)
-        self.pages.take(first, first + len(new))
-
-        def work(block: slice) -> None:
-            target = slice(first + block.start, first + block.stop)
-            self.rows[target] = self.problem.gram(new[block], slice(0, n))
-
-        run_blocks(work, len(new), self._BLOCK, self.problem.n_jobs)
-        self.count += len(new)
-        self.place[new] = np.arange(first, self.count)
-        places = self.place[support]
-        length = self._prefix(places)
-        early = places < length
-        full = np.zeros((tau.shape[1], length))
-        full[:, places[early]] = tau[early].T
-        scores = np.asarray(full @ self.rows[:length])
-        late = np.flatnonzero(~early)
-        for block in row_blocks(len(late), self._BLOCK):
-            scores += tau[late[block]].T @ self.rows[places[late[block]]]
-        return scores
-
-    def _prefix(self, places: np.ndarray) -> int:
-        """How many rows to read in order; the rows of the support beyond them are gathered."""
-        if not len(places):
-            return 0
-        ends = np.concatenate([[0], np.sort(places) + 1])
-        gathered = np.arange(len(places), -1, -1)
-        return int(ends[np.argmin(ends + self._GATHERED * gathered)])
 
 
 def row_blocks(n: int, size: int) -> Iterator[slice]:

@@ -27,7 +27,7 @@ from polymargin.problem.validation import canonical, check_number, well_formed
 from polymargin.radius_margin.criterion import Evaluation, Sample, Setting, definiteness, evaluate
 from polymargin.radius_margin.kernel_points import KernelPoints
 from polymargin.radius_margin.sphere import EnclosingSphere
-from polymargin.solvers.run import Deadline, Stop, deferred_interrupt
+from polymargin.solvers.run import Run, Stop, deferred_interrupt
 
 __all__ = ["RadiusMarginBound", "bound_factor", "radius_margin_bound", "read_sample"]
 
@@ -177,13 +177,13 @@ def radius_margin_bound(
     counted = None if sample_weight is None else sample.weight
     setting = Setting(float(C), read_gamma(sample, gamma, counted), float(coef0))
     psd = definiteness(sample, setting)
-    deadline = Deadline(Stop(tol, _MOST_STEPS, max_time))
-    with single_threaded_libraries(), deferred_interrupt(deadline):
-        found = evaluate(sample, setting, tol, tol, deadline, kernel_psd=psd)
-        _tell(verbose, deadline, "all classes", found)
-        require_finite(found, deadline)
-        pairs = _pairs(sample, setting, tol, deadline, verbose)
-    if deadline.interrupted:
+    run = Run(Stop(tol, _MOST_STEPS, max_time))
+    with single_threaded_libraries(), deferred_interrupt(run.clock):
+        found = evaluate(sample, setting, tol, tol, run, kernel_psd=psd)
+        _tell(verbose, run, "all classes", found)
+        require_finite(found, run)
+        pairs = _pairs(sample, setting, tol, run, verbose)
+    if run.interrupted:
         raise KeyboardInterrupt
     record = _record(sample, found, pairs, psd)
     if record.status != "converged":
@@ -287,9 +287,9 @@ def read_gamma(sample: Sample, gamma: Any, weight: np.ndarray | None = None) -> 
     return found
 
 
-def require_finite(found: Evaluation, deadline: Deadline) -> None:
+def require_finite(found: Evaluation, run: Run) -> None:
     """Refuse a criterion that is no number, and say why it is none."""
-    if deadline.interrupted:
+    if run.interrupted:
         raise KeyboardInterrupt
     setting = found.setting
     if found.status == "not_separable":
@@ -298,7 +298,7 @@ def require_finite(found: Evaluation, deadline: Deadline) -> None:
             "no bound; use a finite C or a richer kernel."
         )
     if not np.isfinite(found.log_product):
-        if deadline.why_end() is not None:
+        if run.why_end() is not None:
             raise ValueError(
                 "max_time ended before the machine was certified, so there is no bound; increase "
                 "max_time or tol."
@@ -314,24 +314,24 @@ def require_finite(found: Evaluation, deadline: Deadline) -> None:
 
 
 def _pairs(
-    sample: Sample, setting: Setting, tol: float, deadline: Deadline, verbose: int
+    sample: Sample, setting: Setting, tol: float, run: Run, verbose: int
 ) -> dict[tuple[int, int], Evaluation]:
     """Machine and sphere of every pair of classes (9.6)."""
     pairs = {}
     for k, m in combinations(range(sample.n_classes), 2):
-        if deadline.why_end() is not None:
+        if run.why_end() is not None:
             break
         rows = np.flatnonzero((sample.label == k) | (sample.label == m))
         part = sample.part(rows) if sample.n_classes > 2 else sample
-        pairs[k, m] = evaluate(part, setting, tol, tol, deadline, with_slopes=False)
-        _tell(verbose, deadline, f"classes {k} and {m}", pairs[k, m])
+        pairs[k, m] = evaluate(part, setting, tol, tol, run, with_slopes=False)
+        _tell(verbose, run, f"classes {k} and {m}", pairs[k, m])
     return pairs
 
 
-def _tell(verbose: int, deadline: Deadline, what: str, found: Evaluation) -> None:
+def _tell(verbose: int, run: Run, what: str, found: Evaluation) -> None:
     if verbose:
         print(
-            f"[polymargin] {deadline.seconds:8.2f} s  {what}: N {found.norm2:.8g}  "
+            f"[polymargin] {run.seconds:8.2f} s  {what}: N {found.norm2:.8g}  "
             f"R^2 {found.radius2:.8g}  gap {found.certificate.relative_gap:.2e}  {found.status}",
             flush=True,
         )

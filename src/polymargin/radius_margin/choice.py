@@ -19,7 +19,7 @@ from polymargin.radius_margin.criterion import Evaluation, Sample, Setting, eval
 from polymargin.radius_margin.plan import Plan, make_plan
 from polymargin.radius_margin.search import SPHERE_TOL, Lines, SearchResult, search
 from polymargin.radius_margin.validation_refinement import refine
-from polymargin.solvers.run import Deadline, Stop, deferred_interrupt
+from polymargin.solvers.run import Run, Stop, deferred_interrupt
 
 __all__ = ["AUTO_SETTINGS", "N_FOLDS", "Choice", "TunedValues", "choose", "tuned_values"]
 
@@ -41,29 +41,29 @@ class Choice:
 def choose(
     sample: Sample,
     plan: Plan,
-    deadline: Deadline,
+    run: Run,
     n_settings: int | str = "auto",
     n_folds: int = N_FOLDS,
     lines: Lines | None = None,
 ) -> Choice:
     """Search the minimum, and compare ``n_settings`` around it ("auto": only where it errs)."""
-    with single_threaded_libraries(), deferred_interrupt(deadline):
-        found = search(sample, plan, deadline, lines.evaluation if lines else None)
+    with single_threaded_libraries(), deferred_interrupt(run.clock):
+        found = search(sample, plan, run, lines.evaluation if lines else None)
         if n_settings == "auto":
             is_soft = bool(np.isfinite(found.best.setting.C))
             n_settings = AUTO_SETTINGS if is_soft and has_errors(sample, found.best) else 0
         compared: list[tuple[Setting, float]] = []
-        if not n_settings or deadline.why_end() is not None:
+        if not n_settings or run.why_end() is not None:
             return Choice(found, compared, found.best)
         box = {name: plan.box[name] for name in plan.parameters if name != "coef0"}
         setting, compared = refine(
-            sample, found.best.setting, box, int(n_settings), n_folds, deadline,
+            sample, found.best.setting, box, int(n_settings), n_folds, run,
             lines.fold if lines else None,
         )  # fmt: skip
         if setting is found.best.setting:
             return Choice(found, compared, found.best)
         chosen = evaluate(
-            sample, setting, _TOL, SPHERE_TOL, deadline, found.best.warm(),
+            sample, setting, _TOL, SPHERE_TOL, run, found.best.warm(),
             with_slopes=False, kernel_psd=plan.kernel_psd,
         )  # fmt: skip
         return Choice(found, compared, chosen)
@@ -115,13 +115,13 @@ def tuned_values(
     sample = read_sample(X, y, kernel, degree, sample_weight, class_weight, cache_mb, seed, n_jobs)
     counted = None if sample_weight is None else sample.weight
     plan = make_plan(sample, parameters, C, gamma, coef0, weight=counted)
-    deadline = Deadline(Stop(plan.tol, 10**9, None if max_time is None else 0.7 * max_time))
-    lines = Lines(sample, deadline) if verbose else None
-    chosen = choose(sample, plan, deadline, lines=lines).chosen
+    run = Run(Stop(plan.tol, 10**9, None if max_time is None else 0.7 * max_time))
+    lines = Lines(sample, run) if verbose else None
+    chosen = choose(sample, plan, run, lines=lines).chosen
     return TunedValues(
         chosen.setting.C,
         chosen.setting.gamma,
         chosen.alpha,
-        deadline.seconds,
-        deadline.interrupted,
+        run.seconds,
+        run.interrupted,
     )

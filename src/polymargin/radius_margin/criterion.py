@@ -15,14 +15,14 @@ import numpy as np
 from polymargin.certificate.certificate import Certificate
 from polymargin.problem.kernels import Kernel
 from polymargin.problem.machines import MACHINES
-from polymargin.problem.problem import OutOfTimeError, Problem, row_blocks
+from polymargin.problem.point import DualPoint
+from polymargin.problem.problem import Problem, row_blocks
 from polymargin.problem.validation import check_kernel
 from polymargin.radius_margin.kernel_points import KernelPoints
 from polymargin.radius_margin.sphere import SphereRun
-from polymargin.solvers.blocks import BlockDescent
-from polymargin.solvers.history import History
-from polymargin.solvers.precision import FLOAT32_PROTOTYPES_TOL, allows_float32
-from polymargin.solvers.run import Deadline, Solution, Stop
+from polymargin.solvers import solve
+from polymargin.solvers.driver import Solution
+from polymargin.solvers.run import Run
 
 __all__ = ["Evaluation", "Sample", "Setting", "WarmStart", "evaluate", "solve_at"]
 
@@ -93,7 +93,7 @@ class Sample:
         hard = bool(np.isinf(setting.C))
         cap = np.full(len(self.label), np.inf) if hard else setting.C * self.weight
         machine = MACHINES["llw" if hard else "msvm2"]
-        problem = Problem(
+        return Problem(
             machine,
             self.kernel_at(setting),
             self.X,
@@ -102,9 +102,8 @@ class Sample:
             self.label,
             np.arange(self.n_classes),
             self.n_jobs,
+            has_free_bias=True,
         )
-        problem.has_free_bias = True
-        return problem
 
 
 @dataclass(frozen=True)
@@ -163,46 +162,18 @@ class Evaluation:
         return WarmStart(self.alpha, self.bias, self.beta)
 
 
-class _Within(Deadline):
-    """The clock of a longer piece of work, with the passes of one solve."""
-
-    def __init__(self, whole: Deadline, stop: Stop) -> None:
-        self.whole = whole
-        self.started = whole.started
-        self.stop = stop
-        self.reserve = 0.0
-
-    @property
-    def interrupted(self) -> bool:
-        return self.whole.interrupted
-
-    @interrupted.setter
-    def interrupted(self, value: bool) -> None:
-        self.whole.interrupted = value
-
-
 def solve_at(
     problem: Problem,
     sample: Sample,
     tol: float,
-    deadline: Deadline,
+    run: Run,
     start: WarmStart | None,
     max_passes: int = _MOST_PASSES,
 ) -> Solution:
     """The machine by block descent, from variables and intercept of a neighbouring setting."""
-    stop = Stop(tol, max_passes, deadline.stop.max_time)
-    signed = None if start is None else -start.alpha
-    clock = _Within(deadline, stop)
-    run = BlockDescent(
-        problem, stop, History(), signed, sample.seed, sample.cache_mb, deadline=clock
-    )
-    if start is not None:
-        run.b = start.bias - start.bias.mean()
-    try:
-        run.prepare(allows_float32(problem, tol, FLOAT32_PROTOTYPES_TOL))
-        return run.run()
-    except OutOfTimeError:
-        return run.progress.finish(deadline.why_end() or "max_time", *run.support())
+    part = run.part(seed=sample.seed, cache_mb=sample.cache_mb, tol=tol, max_iter=max_passes)
+    point = None if start is None else DualPoint.from_dense(problem, -start.alpha, start.bias)
+    return solve(problem, part, point)
 
 
 def evaluate(
@@ -210,19 +181,17 @@ def evaluate(
     setting: Setting,
     tol: float,
     sphere_tol: float,
-    deadline: Deadline,
+    run: Run,
     start: WarmStart | None = None,
     with_slopes: bool = True,
     kernel_psd: bool | None = True,
 ) -> Evaluation:
-    """The criterion at a setting; the caller asks ``deadline`` whether it is whole."""
-    problem = sample.problem(setting)
-    problem.kernel_psd = kernel_psd
-    solution = solve_at(problem, sample, tol, deadline, start)
+    """The criterion at a setting; the caller asks ``run`` whether it is whole."""
+    problem = sample.problem(setting).changed(kernel_psd=kernel_psd)
+    solution = solve_at(problem, sample, tol, run, start)
     machine, own = problem.machine, problem.own
-    T = np.zeros((problem.n_patterns, problem.n_prototypes))
-    T[solution.support] = solution.tau
-    alpha = np.maximum(-machine.signed(T, own), 0.0)
+    alpha = -solution.point.dense(problem)
+    T = machine.coefficients(-alpha, own)
     if problem.is_hard:
         # the dual point on its ray (5.10): there sum alpha / (Q - 1) = ||w||^2
         reward, norm2 = machine.reward(-alpha, own), solution.judgement.norm2
@@ -230,8 +199,8 @@ def evaluate(
         alpha, T = alpha * factor, T * factor
     ridge = np.zeros(len(own)) if problem.is_hard else 0.5 / problem.cap
     points = KernelPoints(problem.kernel, sample.X)
-    run = SphereRun(points, ridge)
-    beta, up, low, ended = run.solve(sphere_tol, deadline, None if start is None else start.beta)
+    sphere = SphereRun(points, ridge)
+    beta, up, low, ended = sphere.solve(sphere_tol, run, None if start is None else start.beta)
     found = Evaluation(
         setting,
         2.0 * solution.judgement.certificate.primal,

@@ -20,7 +20,7 @@ import numpy as np
 from polymargin.radius_margin.bound import bound_factor
 from polymargin.radius_margin.criterion import Evaluation, Sample, Setting, WarmStart, evaluate
 from polymargin.radius_margin.plan import Plan, kernel_scale
-from polymargin.solvers.run import Deadline
+from polymargin.solvers.run import Run
 
 __all__ = ["SPHERE_TOL", "Lines", "SearchResult", "part_of", "plateau", "search"]
 
@@ -72,7 +72,7 @@ def plateau(label: np.ndarray, n_classes: int) -> float:
 class _Search:
     sample: Sample
     plan: Plan
-    deadline: Deadline
+    run: Run
     tell: Callable[[int, int, Evaluation], None] | None
     trace: list[tuple[float, int, int, Setting, float, float]] = field(default_factory=list)
     best: Evaluation | None = None
@@ -86,12 +86,12 @@ class _Search:
             setting,
             tol,
             min(SPHERE_TOL, tol),
-            self.deadline,
+            self.run,
             self.warm,
             kernel_psd=self.plan.kernel_psd,
         )
         whole = sample is self.sample
-        late = self.deadline.why_end() is not None
+        late = self.run.why_end() is not None
         if late and not (whole and self.best is None and np.isfinite(found.log_product)):
             raise _OutOfTimeError
         if np.isfinite(found.log_product):
@@ -99,7 +99,7 @@ class _Search:
             slope = self.slope(found)
             inward = float(np.abs(slope).max(initial=0.0))
             entry = (
-                self.deadline.seconds, self.start, len(sample.label), setting,
+                self.run.seconds, self.start, len(sample.label), setting,
                 found.log_product, inward,
             )  # fmt: skip
             self.trace.append(entry)
@@ -178,7 +178,7 @@ class _Search:
             },
         )
 
-    def run(self) -> str:
+    def search_all(self) -> str:
         part = part_of(self.sample, _PART)
         most = self.plan.max_evaluations
         try:
@@ -187,7 +187,7 @@ class _Search:
                 self.warm = None
             best = self.descend(self.sample, start, self.plan.solver_tol, most)
         except _OutOfTimeError:
-            return self.deadline.why_end() or "max_time"
+            return self.run.why_end() or "max_time"
         if best is None:
             return "not_finite"
         reached = float(np.abs(self.slope(best)).max(initial=0.0)) <= max(self.plan.tol, 1e-6)
@@ -253,15 +253,15 @@ def part_of(sample: Sample, size: int) -> Sample:
 def search(
     sample: Sample,
     plan: Plan,
-    deadline: Deadline,
+    run: Run,
     tell: Callable[[int, int, Evaluation], None] | None = None,
 ) -> SearchResult:
-    """The lowest point of the criterion that was found before ``deadline``.
+    """The lowest point of the criterion that was found before ``run``.
 
     Without any time a whole evaluation at the first setting is tried, so that there is a point.
     """
-    work = _Search(sample, plan, deadline, tell)
-    status = work.run()
+    work = _Search(sample, plan, run, tell)
+    status = work.search_all()
     if work.best is None:
         if status not in ("max_time", "interrupted"):
             raise ValueError(
@@ -273,7 +273,7 @@ def search(
         if work.trace:
             setting = min(work.trace, key=lambda entry: entry[4])[3]
         nothing = evaluate(
-            sample, setting, 1.0, 1.0, deadline, None, with_slopes=False, kernel_psd=plan.kernel_psd
+            sample, setting, 1.0, 1.0, run, None, with_slopes=False, kernel_psd=plan.kernel_psd
         )
         return SearchResult(nothing, work.trace, status, plateau(sample.label, sample.n_classes))
     level = plateau(sample.label, sample.n_classes)
@@ -286,21 +286,21 @@ def search(
 class Lines:
     """Progress for people."""
 
-    def __init__(self, sample: Sample, deadline: Deadline) -> None:
+    def __init__(self, sample: Sample, run: Run) -> None:
         self.factor = bound_factor(sample.n_classes)
-        self.deadline = deadline
+        self.run = run
 
     def evaluation(self, start: int, n_examples: int, found: Evaluation) -> None:
         value = self.factor * float(np.exp(found.log_product))
         print(
-            f"[polymargin] {self.deadline.seconds:8.2f} s  start {start}  examples {n_examples}  "
+            f"[polymargin] {self.run.seconds:8.2f} s  start {start}  examples {n_examples}  "
             f"{_shown(found.setting)}  bound {value:.6g}",
             flush=True,
         )
 
     def fold(self, setting: Setting, error: float) -> None:
         print(
-            f"[polymargin] {self.deadline.seconds:8.2f} s  cross-validation  {_shown(setting)}  "
+            f"[polymargin] {self.run.seconds:8.2f} s  cross-validation  {_shown(setting)}  "
             f"error {100.0 * error:.2f} %",
             flush=True,
         )

@@ -30,7 +30,7 @@ from polymargin.problem.problem import Problem, row_blocks
 from polymargin.problem.validation import canonical, check_kernel, check_number, well_formed
 from polymargin.radius_margin.kernel_points import KernelPoints
 from polymargin.solvers.hulls.free_weights import descend_on_face
-from polymargin.solvers.run import Deadline, Stop, deferred_interrupt
+from polymargin.solvers.run import Run, Stop, deferred_interrupt
 
 __all__ = ["EnclosingSphere", "SphereRun", "smallest_enclosing_sphere"]
 
@@ -99,8 +99,8 @@ class EnclosingSphere:
         """Squared distances of the points from the centre, a ridge not counted."""
         if self._points is None:
             raise ValueError("this record was made without its points.")
-        run = SphereRun(self._points, np.zeros(self._points.n_points))
-        return run.slopes(self.weights) + run.centre_norm2(self.weights)
+        sphere = SphereRun(self._points, np.zeros(self._points.n_points))
+        return sphere.slopes(self.weights) + sphere.centre_norm2(self.weights)
 
 
 class SphereRun:
@@ -171,7 +171,7 @@ class SphereRun:
         return K
 
     def solve(
-        self, tol: float, deadline: Deadline, start: np.ndarray | None = None
+        self, tol: float, run: Run, start: np.ndarray | None = None
     ) -> tuple[np.ndarray, float, float, str]:
         """Weights, R_up^2, R_lo^2 and how it ended."""
         beta = self.first_weights() if start is None else start / start.sum()
@@ -189,7 +189,7 @@ class SphereRun:
             best = (up, low, beta.copy()) if up <= best[0] else (best[0], low, best[2])
             if up - low <= tol * up or up <= 1e-15 * float(np.abs(self.diagonal).max()):
                 return best[2], best[0], best[1], "converged"
-            reason = deadline.why_stop(self.steps)
+            reason = run.why_stop(self.steps)
             if reason is not None:
                 return best[2], best[0], best[1], reason
             if idle > 6:
@@ -198,7 +198,7 @@ class SphereRun:
             if grown is not None:
                 members = grown
                 K = self.matrix(members)
-            beta = self.descend(K, members, beta, slope, 0.3 * tol * up, deadline)
+            beta = self.descend(K, members, beta, slope, 0.3 * tol * up, run)
             slope = self.slopes(beta)
         return best[2], best[0], best[1], "stalled"
 
@@ -222,13 +222,13 @@ class SphereRun:
         beta: np.ndarray,
         slope: np.ndarray,
         target: float,
-        deadline: Deadline,
+        run: Run,
     ) -> np.ndarray:
         """Weights of the set moved towards its own smallest sphere."""
         u, g = beta[members].copy(), slope[members].copy()
         left = _STEPS_PER_POINT * len(u) + 100
         gap = np.inf
-        while left > 0 and deadline.why_end() is None:
+        while left > 0 and run.why_end() is None:
             piece = min(left, max(50, 40_000_000 // len(u)))
             steps, gap = descend_weights(K, u, g, target, piece)
             self.steps += steps
@@ -236,7 +236,7 @@ class SphereRun:
             if steps < piece:
                 break
         support = np.flatnonzero(u > 0.0)
-        if gap > target and len(support) <= _LARGEST_FACE and deadline.why_end() is None:
+        if gap > target and len(support) <= _LARGEST_FACE and run.why_end() is None:
             H = 2.0 * K[np.ix_(support, support)]
             g = H @ u[support] - self.diagonal[members[support]]
             cap = np.full(len(support), np.inf)
@@ -299,17 +299,17 @@ def smallest_enclosing_sphere(
     made, data, psd = _checked(X, kernel, gamma, degree, coef0)
     n = data.shape[0]
     weights_of_ridge = _checked_ridge(ridge, n)
-    deadline = Deadline(Stop(tol, int(max_iter), max_time))
-    with single_threaded_libraries(), deferred_interrupt(deadline):
+    run = Run(Stop(tol, int(max_iter), max_time))
+    with single_threaded_libraries(), deferred_interrupt(run.clock):
         points = KernelPoints(made, data)
-        run = SphereRun(points, weights_of_ridge)
-        run.tell = _Lines(verbose).tell if verbose else None
-        beta, up, low, status = run.solve(tol, deadline)
+        sphere = SphereRun(points, weights_of_ridge)
+        sphere.tell = _Lines(verbose).tell if verbose else None
+        beta, up, low, status = sphere.solve(tol, run)
     center = None
     if made.is_linear and not weights_of_ridge.any():
         center = np.asarray(data.T @ beta).ravel()
     found = EnclosingSphere(
-        up, low, beta, np.flatnonzero(beta), center, status, run.steps, psd, points
+        up, low, beta, np.flatnonzero(beta), center, status, sphere.steps, psd, points
     )
     if status != "converged" and found.relative_gap > tol:
         warn_user(

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from polymargin.problem.machines import MACHINES
 from polymargin.problem.problem import Problem, row_blocks
 from polymargin.radius_margin.criterion import Sample, Setting, WarmStart, solve_at
 from polymargin.radius_margin.plan import kernel_scale
-from polymargin.solvers.run import Deadline, Solution
+from polymargin.solvers.driver import Solution
+from polymargin.solvers.run import Run
 
 __all__ = ["CrossValidation", "fold_of_each", "refine"]
 
@@ -50,9 +50,9 @@ class CrossValidation:
     The machine of a fold begins with its dual variables of the last setting.
     """
 
-    def __init__(self, sample: Sample, n_folds: int, deadline: Deadline) -> None:
+    def __init__(self, sample: Sample, n_folds: int, run: Run) -> None:
         self.sample = sample
-        self.deadline = deadline
+        self.run = run
         self.fold = fold_of_each(sample.label, n_folds, sample.seed)
         self.parts = [sample.part(np.flatnonzero(self.fold != number)) for number in range(n_folds)]
         self.last: list[WarmStart | None] = [None] * n_folds
@@ -66,12 +66,12 @@ class CrossValidation:
         for number, part in enumerate(self.parts):
             train = np.flatnonzero(self.fold != number)
             solution = solve_at(
-                part.problem(setting), part, _TOL, self.deadline, self.last[number], _PASSES
+                part.problem(setting), part, _TOL, self.run, self.last[number], _PASSES
             )
-            if self.deadline.why_end() is not None:
+            if self.run.why_end() is not None:
                 return np.inf
             wrong += self._wrong(whole, number, train, solution)
-            self.last[number] = _as_start(part, solution)
+            self.last[number] = _as_start(solution)
             seen += float(sample.weight[self.fold == number].sum())
             if wrong >= limit * total or _is_hopeless(wrong / seen, limit, seen):
                 return np.inf
@@ -84,7 +84,9 @@ class CrossValidation:
         wrong = 0.0
         for rows in row_blocks(len(held), 2048):
             some = held[rows]
-            scores = whole.gram(some, landmarks) @ solution.tau + solution.judgement.intercept
+            scores = (
+                whole.gram(some, landmarks) @ solution.coefficients + solution.judgement.intercept
+            )
             wrong += float(self.sample.weight[some] @ (known[scores.argmax(axis=1)] != label[some]))
         return wrong
 
@@ -94,10 +96,8 @@ def _is_hopeless(rate: float, limit: float, seen: float) -> bool:
     return bool(rate - np.sqrt(max(rate * (1.0 - rate), 0.0) / seen) > limit)
 
 
-def _as_start(part: Sample, solution: Solution) -> WarmStart:
-    T = np.zeros((len(part.label), part.n_classes))
-    T[solution.support] = solution.tau
-    alpha = np.maximum(-MACHINES["msvm2"].signed(T, part.label), 0.0)
+def _as_start(solution: Solution) -> WarmStart:
+    alpha = -solution.point.dense(solution.problem)
     return WarmStart(alpha, solution.judgement.intercept, np.ones(1))
 
 
@@ -107,7 +107,7 @@ def refine(
     box: dict[str, tuple[float, float]],
     n_settings: int,
     n_folds: int,
-    deadline: Deadline,
+    run: Run,
     tell: Callable[[Setting, float], None] | None = None,
 ) -> tuple[Setting, list[tuple[Setting, float]]]:
     """The setting of the least cross-validated error among ``n_settings``, by compass search.
@@ -117,13 +117,13 @@ def refine(
     is better than it by more than chance.  Settings that were given up after some folds, because
     they would hardly be better, have the error infinity.
     """
-    validation = CrossValidation(sample, n_folds, deadline)
+    validation = CrossValidation(sample, n_folds, run)
     seen: list[tuple[Setting, float]] = []
     lowest = np.inf
 
     def error_at(setting: Setting) -> float:
         error = validation.error(setting, lowest)
-        if deadline.why_end() is None:
+        if run.why_end() is None:
             seen.append((setting, error))
             if tell is not None:
                 tell(setting, error)
@@ -132,7 +132,7 @@ def refine(
     moves = [move for move in _MOVES if set(move) <= set(box)]
     best, lowest = start, error_at(start)
     power, at, failed = 1.0, 0, 0
-    while moves and lowest > 0.0 and len(seen) < n_settings and deadline.why_end() is None:
+    while moves and lowest > 0.0 and len(seen) < n_settings and run.why_end() is None:
         there = _moved(best, moves[at % len(moves)], power, box)
         if there is not None and there.C * kernel_scale(sample, there) > _LARGEST_C:
             there = None

@@ -359,11 +359,10 @@ def _sphere_radius2(model: Any, X: Any) -> float:
     kernel: Kernel = model._kernel
     n = data.shape[0]
     label = np.zeros(n, dtype=np.int64)
+    rows = data if kernel.name in ("precomputed", "callable") else data.astype(np.float64)
     problem = Problem(
-        find_machine("cs"), kernel, data, label, np.ones(n), label, np.zeros(1, dtype=np.int64)
+        find_machine("cs"), kernel, rows, label, np.ones(n), label, np.zeros(1, dtype=np.int64)
     )
-    if kernel.name not in ("precomputed", "callable"):
-        problem.X = data.astype(np.float64)
     everyone = np.arange(n)
     chosen = np.array([0, int(_distances2(problem, everyone, np.array([0]), np.ones(1)).argmax())])
     chosen = np.unique(chosen)

@@ -36,6 +36,7 @@ from sklearn.utils.validation import (
 
 from polymargin.compiled.threads import single_threaded_libraries
 from polymargin.estimators.base import Prepared
+from polymargin.estimators.fitted import store
 from polymargin.estimators.multiclass import MulticlassSVC
 from polymargin.exceptions import warn_user
 from polymargin.problem.encoding import encode
@@ -43,16 +44,11 @@ from polymargin.problem.kernels import resolve_gamma
 from polymargin.problem.machines import Machine
 from polymargin.problem.problem import Problem
 from polymargin.problem.validation import check_number
-from polymargin.selection.successive_solves import (
-    Ticker,
-    adopt,
-    dual_point,
-    free_bias_of,
-    solve_from,
-    with_gram,
-    within_caps,
-)
-from polymargin.solvers.run import Deadline, Solution, Stop, deferred_interrupt
+from polymargin.selection.ticker import Ticker
+from polymargin.solvers import solve
+from polymargin.solvers.driver import Solution
+from polymargin.solvers.run import Run, Stop, deferred_interrupt
+from polymargin.solvers.sessions import on_kernel_matrix
 
 __all__ = ["LeaveOneOut", "leave_one_out"]
 
@@ -165,16 +161,16 @@ def leave_one_out(
     """
     if max_time is not None:
         check_number("max_time", max_time, above=0.0)
-    deadline = Deadline(Stop(_TOLERANCES[0], _MAX_ITER, max_time))
-    with deferred_interrupt(deadline), single_threaded_libraries():
-        run: _Run
+    run = Run(Stop(_TOLERANCES[0], _MAX_ITER, max_time))
+    with deferred_interrupt(run.clock), single_threaded_libraries():
+        refits: _Refits
         if isinstance(estimator, MulticlassSVC):
-            run = _WarmRun(estimator, X, y, sample_weight, bool(refit_gamma), deadline)
+            refits = _WarmRefits(estimator, X, y, sample_weight, bool(refit_gamma), run)
         else:
-            run = _PlainRun(estimator, X, y, sample_weight)
-        record = _collect(run, deadline, verbose)
+            refits = _PlainRefits(estimator, X, y, sample_weight)
+        record = _collect(refits, run, verbose)
     if record.status != "complete":
-        left = int(run.counted.sum() - record.known.sum())
+        left = int(refits.counted.sum() - record.known.sum())
         warn_user(
             f"leave_one_out ended early ({record.status}): {left} examples were not reached; "
             "the counts cover the others (record.known).",
@@ -183,23 +179,23 @@ def leave_one_out(
     return record
 
 
-def _collect(run: _Run, deadline: Deadline, verbose: int) -> LeaveOneOut:
-    n = len(run.y)
-    predictions, scores = run.predictions(), np.full((n, len(run.classes)), np.nan)
+def _collect(refits: _Refits, run: Run, verbose: int) -> LeaveOneOut:
+    n = len(refits.y)
+    predictions, scores = refits.predictions(), np.full((n, len(refits.classes)), np.nan)
     wrong, ties, known = np.zeros(n, bool), np.zeros(n, bool), np.zeros(n, bool)
-    rows = np.flatnonzero(run.counted)
+    rows = np.flatnonzero(refits.counted)
     ticker = Ticker("leave-one-out", len(rows), verbose)
     for done, i in enumerate(rows):
-        found = None if deadline.why_end() else run.without(int(i))
+        found = None if run.why_end() else refits.without(int(i))
         if found is None:
             break
         scores[i] = found.scores
         predictions[i] = found.label
         ties[i] = found.tie
-        wrong[i] = found.tie or bool(found.label != run.y[i])
+        wrong[i] = found.tie or bool(found.label != refits.y[i])
         known[i] = True
         ticker.tell(done + 1, f", {int(wrong.sum())} errors")
-    weight = run.weight * known
+    weight = refits.weight * known
     return LeaveOneOut(
         errors=int(wrong.sum()),
         predictions=predictions,
@@ -207,12 +203,12 @@ def _collect(run: _Run, deadline: Deadline, verbose: int) -> LeaveOneOut:
         wrong=wrong,
         ties=ties,
         scores=scores,
-        refits=run.refits,
-        skipped=run.skipped,
+        refits=refits.refits,
+        skipped=refits.skipped,
         known=known,
-        relative_gap=run.worst_gap,
-        status="complete" if known.sum() == len(rows) else deadline.why_end() or "max_time",
-        seconds=deadline.seconds,
+        relative_gap=refits.worst_gap,
+        status="complete" if known.sum() == len(rows) else run.why_end() or "max_time",
+        seconds=run.seconds,
     )
 
 
@@ -225,7 +221,7 @@ class _LeftOut:
     tie: bool
 
 
-class _Run:
+class _Refits:
     """Examples to leave out one after the other; ``without`` gives None when time is up."""
 
     y: np.ndarray
@@ -253,7 +249,7 @@ def _check_classes(classes: np.ndarray, label: np.ndarray) -> None:
         )
 
 
-class _WarmRun(_Run):
+class _WarmRefits(_Refits):
     """MulticlassSVC: one solve for all examples, and a warm refit where one is needed."""
 
     def __init__(
@@ -263,10 +259,11 @@ class _WarmRun(_Run):
         y: Any,
         sample_weight: Any,
         refit_gamma: bool,
-        deadline: Deadline,
+        run: Run,
     ) -> None:
         model = clone(estimator)
-        self.model, self.deadline = model, deadline
+        self.model = model
+        self.run = run.part(seed=model._seed(), cache_mb=float(model.cache_mb))
         self.machine: Machine = model._check_parameters()
         ready = model._prepare(self.machine, X, y, sample_weight)
         self.ready: Prepared = ready
@@ -285,23 +282,13 @@ class _WarmRun(_Run):
         uses_gamma = ready.kernel.name in ("rbf", "poly", "sigmoid")
         self.rescales = named and uses_gamma and refit_gamma
         whole = model._problem(self.machine, ready, ready.label, np.arange(len(ready.classes)))
-        self.problem = whole if self.rescales else with_gram(whole, float(model.cache_mb))
-        self.seed = model._seed()
-        self.whole = self._solve(self.problem, _WHOLE, None, None)
-        self.start = dual_point(self.problem, self.whole)
-        self.bias = free_bias_of(self.problem, self.whole.judgement)
+        self.problem = whole if self.rescales else on_kernel_matrix(whole, self.run.cache_mb)
+        self.whole = solve(self.problem, self.run.part(tol=_WHOLE))
         self.has_weight = np.zeros(len(ready.kept), bool)
         self.has_weight[self.whole.support] = True
 
-    def _solve(
-        self, problem: Problem, tol: float, start: np.ndarray | None, bias: np.ndarray | None
-    ) -> Solution:
-        stop = Stop(tol, _MAX_ITER, self.deadline.stop.max_time)
-        cache_mb = float(self.model.cache_mb)
-        return solve_from(problem, stop, self.deadline, start, bias, self.seed, cache_mb)
-
     def predictions(self) -> np.ndarray:
-        adopt(self.model, self.ready, self.problem, self.whole)
+        store(self.model, self.whole, self.model._fitted_attributes(self.ready, self.problem))
         return self.model.predict(self.ready.X)
 
     # -- one example ---------------------------------------------------------------------------
@@ -315,19 +302,16 @@ class _WarmRun(_Run):
                 self._note(self.whole)
                 return self._result(scores, False)
         problem = self._problem_without(p)
-        start = None
-        if self.start is not None:
-            start = within_caps(problem, np.delete(self.start, p, axis=0))
-        bias = self.bias
+        start = self.whole.start.without(p).clipped(problem)
         for tol in _TOLERANCES:
-            solution = self._solve(problem, tol, start, bias)
+            solution = solve(problem, self.run.part(tol=tol), start)
             if solution.status in ("max_time", "interrupted"):
                 return None
             scores = self._scores(problem, solution, p)
             error, lead = self._score_error(problem, solution, p), _lead(scores)
             if lead > error or solution.status != "converged":
                 break
-            start, bias = dual_point(problem, solution), free_bias_of(problem, solution.judgement)
+            start = solution.start
         self.refits += 1
         self._note(solution)
         size = 1.0 + float(np.abs(scores).max())
@@ -380,7 +364,6 @@ class _WarmRun(_Run):
             label=whole.label[rest],
             own=whole.own[rest],
             cap=cap,
-            present_bias=None,
         )
 
     def _scores(self, problem: Problem, solution: Solution, p: int) -> np.ndarray:
@@ -395,13 +378,13 @@ class _WarmRun(_Run):
         if problem is not whole:
             support = support + (support >= p)  # their numbers among all patterns
         here = replace(whole, kernel=problem.kernel)
-        scores = here.gram(np.array([p]), support)[0].astype(np.float64) @ solution.tau
+        scores = here.gram(np.array([p]), support)[0].astype(np.float64) @ solution.coefficients
         if problem.has_free_bias:
             scores = scores + judged.intercept
         return np.asarray(scores * judged.scale)
 
 
-class _PlainRun(_Run):
+class _PlainRefits(_Refits):
     """Any other classifier: a clone is trained from scratch without every example."""
 
     def __init__(self, estimator: Any, X: Any, y: Any, sample_weight: Any) -> None:

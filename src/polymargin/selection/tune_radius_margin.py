@@ -18,7 +18,7 @@ from polymargin.radius_margin.choice import N_FOLDS, Choice, choose
 from polymargin.radius_margin.criterion import Sample
 from polymargin.radius_margin.plan import Plan, make_plan
 from polymargin.radius_margin.search import Lines, SearchResult
-from polymargin.solvers.run import Deadline, Stop
+from polymargin.solvers.run import Run, Stop
 
 __all__ = ["RadiusMarginTuning", "tune_radius_margin"]
 
@@ -182,12 +182,12 @@ def tune_radius_margin(
         sample, tuple(parameters), C, gamma, coef0, bounds, counted,
         per_feature=per_feature, n_starts=n_starts, max_evaluations=max_evaluations, tol=tol,
     )  # fmt: skip
-    deadline = Deadline(Stop(tol, 10**9, max_time))
-    lines = Lines(sample, deadline) if verbose else None
-    choice = choose(sample, plan, deadline, refine, n_folds, lines)
+    run = Run(Stop(tol, 10**9, max_time))
+    lines = Lines(sample, run) if verbose else None
+    choice = choose(sample, plan, run, refine, n_folds, lines)
     found, chosen = choice.found, choice.chosen.setting
-    status = deadline.why_end() or found.status
-    seconds = deadline.seconds
+    status = run.why_end() or found.status
+    seconds = run.seconds
     machine = MulticlassSVC(
         "msvm2",
         C=chosen.C,

@@ -19,16 +19,21 @@ that has no ridge.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from polymargin.certificate.certificate import Judgement
-from polymargin.certificate.judge import judge_machine, repair
+from polymargin.certificate.judge import judge
+from polymargin.problem.balance import repair
+from polymargin.problem.point import DualPoint
 from polymargin.problem.problem import Problem
 from polymargin.solvers.interior import Leap, features
 from polymargin.solvers.refinement import CUTS, refine
-from polymargin.solvers.run import Progress
+
+if TYPE_CHECKING:
+    from polymargin.solvers.driver import Progress
 
 __all__ = ["Barrier", "MachineLeap", "PlainLeap"]
 
@@ -111,9 +116,8 @@ def _feasible(problem: Problem, alpha: np.ndarray, barrier: Barrier) -> np.ndarr
 
 
 def _judged(problem: Problem, V: np.ndarray, b: np.ndarray) -> Judgement | None:
-    support = np.flatnonzero(V.any(axis=1))
     try:
-        return judge_machine(problem, support, V[support], b)
+        return judge(problem, DualPoint.from_dense(problem, V, b))
     except (FloatingPointError, ValueError):
         return None  # beyond the digits of float64: no point to offer
 

@@ -7,17 +7,17 @@ score is f_k - f_Q / Q, and a changed variable touches two prototypes instead of
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from polymargin.certificate.certificate import prototypes
+from polymargin.certificate.training_scores import prototypes
 from polymargin.compiled.fields import BiasedKernelField, SparseField
 from polymargin.problem.machines import Machine
 from polymargin.problem.problem import Problem, row_blocks, run_blocks
 from polymargin.solvers.kernel_rows import KernelRows
 from polymargin.solvers.linear_fields import make_field, set_prototypes, sparse_scores
-from polymargin.solvers.run import Deadline
 
 __all__ = ["KernelStage", "LinearStage", "centred", "settled"]
 
@@ -136,13 +136,13 @@ class KernelStage(_Stage):
         penalty: float,
         dtype: Any,
         cache_mb: float,
-        deadline: Deadline,
+        why_end: Callable[[], str | None],
         ids: np.ndarray,
     ) -> None:
         self.problem = problem
         self.dtype = np.dtype(dtype)
-        self.deadline = deadline
-        self.pool = KernelRows(problem, dtype, cache_mb, deadline.why_end)
+        self.why_end = why_end
+        self.pool = KernelRows(problem, dtype, cache_mb, why_end)
         self.scale = float(np.sqrt(penalty)) if problem.has_free_bias else 0.0
         self.constant = np.zeros(self.n_prototypes)
         self.F = np.zeros((self.n_prototypes, 0), dtype=self.dtype)
@@ -203,7 +203,7 @@ class KernelStage(_Stage):
             out[block] = self.pool.data.against(patterns[block], support) @ some
 
         rows = max(16, 4_000_000 // (self.dtype.itemsize * len(support)))
-        run_blocks(work, len(patterns), rows, self.problem.n_jobs, self.deadline.why_end)
+        run_blocks(work, len(patterns), rows, self.problem.n_jobs, self.why_end)
         return out
 
     def shift(self, rows: np.ndarray, change: np.ndarray) -> None:

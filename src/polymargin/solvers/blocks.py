@@ -13,21 +13,22 @@ iterates are not balanced, so a check repairs them before it certifies (19.4).
 from __future__ import annotations
 
 import time
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
 from polymargin.certificate.certificate import Judgement
 from polymargin.certificate.intercepts import Bias
-from polymargin.certificate.judge import Values, linear_and_ridge, repair, values_of
+from polymargin.certificate.objective import Objective, linear_and_ridge, merit, values_of
 from polymargin.compiled.block_descent import descend_blocks
 from polymargin.compiled.block_lists import enlist, examine_sums
 from polymargin.compiled.block_variables import make_blocks
 from polymargin.compiled.fields import PackedField
 from polymargin.compiled.pattern_descent import shuffle
 from polymargin.compiled.totals import GAIN, GAP, STEPS, VISITS, empty_totals
-from polymargin.problem.problem import OutOfTimeError, Problem
-from polymargin.solvers.barrier import MachineLeap
+from polymargin.problem.balance import repair
+from polymargin.problem.point import DualPoint
+from polymargin.problem.problem import Problem
 from polymargin.solvers.block_scores import KernelStage, LinearStage, centred, settled
 from polymargin.solvers.costs import (
     Budget,
@@ -37,23 +38,15 @@ from polymargin.solvers.costs import (
     linear_visit_seconds,
     row_width,
 )
-from polymargin.solvers.history import History
-from polymargin.solvers.linear import CALM, CALM_WITHIN
+from polymargin.solvers.driver import Progress
+from polymargin.solvers.linear import DAMPED, DAMPED_WITHIN
 from polymargin.solvers.linear_fields import packed_rows, unpack
-from polymargin.solvers.machine_progress import MachineProgress
+from polymargin.solvers.method import Checked, Method
 from polymargin.solvers.polish import polished, polishing_pays
 from polymargin.solvers.precision import FLOAT32_PROTOTYPES_TOL, allows_float32
-from polymargin.solvers.run import (
-    Deadline,
-    Solution,
-    Stop,
-    deferred_interrupt,
-    is_not_separable,
-    merit,
-    seed_state,
-)
+from polymargin.solvers.run import Run, seed_state
 
-__all__ = ["BlockDescent", "solve_machine"]
+__all__ = ["BlockDescent"]
 
 # Measured on the problems of benchmarks/machines.
 _RELAXATION = 1.4
@@ -64,51 +57,43 @@ _PENALTY = 0.05  # constant kernel of a free intercept, in units of the mean K_i
 _FALL, _SHARE = (0.1, 0.06), (0.3, 1.0)
 
 
-def solve_machine(
-    problem: Problem,
-    stop: Stop,
-    history: History,
-    start: np.ndarray | None = None,
-    seed: Any = 0,
-    cache_mb: float = 1000.0,
-) -> Solution:
-    """Block descent to relative gap ``stop.tol``; ``start`` is (n, Q) signed variables or None."""
-    run = BlockDescent(problem, stop, history, start, seed, cache_mb)
-    with deferred_interrupt(run.progress.deadline):
-        try:
-            run.prepare(allows_float32(problem, stop.tol, FLOAT32_PROTOTYPES_TOL))
-            return run.run()
-        except OutOfTimeError:
-            reason = run.progress.deadline.why_end() or "max_time"
-            return run.progress.finish(reason, *run.support())
+class BlockDescent(Method):
+    """Block descent on signed variables, on explicit prototypes or kernel rows."""
 
-
-class BlockDescent:
-    """The state of block descent; ``run`` goes to the tolerance."""
+    takes_interior_point = True
 
     def __init__(
         self,
         problem: Problem,
-        stop: Stop,
-        history: History,
-        start: np.ndarray | None,
-        seed: Any,
-        cache_mb: float,
-        deadline: Deadline | None = None,
+        run: Run,
+        start: DualPoint | None = None,
+        takes_all: bool = False,
     ) -> None:
         n, Q = problem.n_patterns, problem.n_prototypes
         self.problem = problem
         self.machine = problem.machine
-        self.cache_mb = cache_mb
-        self.progress = MachineProgress(problem, stop, history, self.snapshot, deadline)
-        self.V = np.zeros((n, Q)) if start is None else np.array(start, dtype=np.float64)
-        self.b = np.zeros(Q)
-        self.takes_all = False
+        self.cache_mb = run.cache_mb
+        self.progress = Progress(self, run)
+        self.takes_all = takes_all  # kernels: every pattern is in play from the beginning
         self.listed: int | None = None  # patterns queued by the last check, if it made the lists
         # patterns of the blocks, set together with them; None: ``self.V`` alone is the point
         self.members: np.ndarray | None = None
-        self.random = seed_state(seed)
+        self.random = seed_state(run.seed)
         self.penalty = _PENALTY * float(problem.diagonal.mean()) or 1.0
+        self.V, self.b = np.zeros((n, Q)), np.zeros(Q)
+        if start is not None:
+            self.place(start)
+
+    def place(self, point: DualPoint) -> None:
+        """Take the variables and the intercept of a point; ``prepare`` goes on from there."""
+        self.V = point.dense(self.problem)
+        if point.b is not None and self.problem.has_free_bias:
+            self.b = point.b - point.b.mean()
+
+    def start(self, progress: Progress) -> None:
+        self.progress = progress
+        self.idle = 0
+        self.prepare(allows_float32(self.problem, progress.stop.tol, FLOAT32_PROTOTYPES_TOL))
 
     # -- the state ---------------------------------------------------------------------------
 
@@ -129,12 +114,12 @@ class BlockDescent:
                 self.penalty,
                 dtype,
                 self.cache_mb,
-                self.progress.deadline,
+                self.progress.why_end,
                 self.first_set(),
             )
             self.budget = Budget(1000.0 + n)
         self.outside = np.ones(n, dtype=bool)
-        self.adopt()
+        self.open_blocks()
         self.stage.refresh(self.blocks.V, self.b)
 
     def first_set(self) -> np.ndarray:
@@ -147,7 +132,7 @@ class BlockDescent:
         some = order[np.logical_not(has_weight[order])][: max(500, n // 10)]
         return np.concatenate([np.flatnonzero(has_weight), some])
 
-    def adopt(self) -> None:
+    def open_blocks(self) -> None:
         """Blocks for the patterns of the stage, from ``self.V``."""
         ids = self.stage.ids
         extra = self.penalty if self.problem.has_free_bias else 0.0
@@ -172,22 +157,20 @@ class BlockDescent:
             self.V[self.members] = self.blocks.V
         return self.V
 
-    def support(self) -> tuple[np.ndarray, np.ndarray]:
+    def point(self) -> DualPoint:
         """A feasible dual point: balanced where the intercept is free."""
         V = self.variables()
         if self.problem.has_free_bias and not self.is_balanced():
             V = repair(self.machine, V, self.problem.own, V)
-        support = np.flatnonzero(V.any(axis=1))
-        return support, V[support]
+        return DualPoint.from_dense(self.problem, V, self.b.copy())
+
+    def snapshot(self) -> DualPoint:
+        return replace(self.point(), b=self.found.bias.b if self.problem.has_free_bias else None)
 
     def is_balanced(self) -> bool:
         T = self.machine.coefficients(self.V, self.problem.own)
         total = float(np.abs(T).sum(axis=0).max(initial=0.0))
         return bool(np.abs(T.sum(axis=0)).max(initial=0.0) <= 1e-12 * total)
-
-    def snapshot(self) -> tuple[np.ndarray, np.ndarray]:
-        support, V = self.support()
-        return support, self.machine.coefficients(V, self.problem.own[support])
 
     # -- passes ------------------------------------------------------------------------------
 
@@ -270,10 +253,10 @@ class BlockDescent:
         self.b -= self.b.mean()
         self.stage.set_bias(self.b, self.sums())
 
-    def passes(self, scores: np.ndarray, target: float, calm: bool = False) -> int:
+    def passes(self, scores: np.ndarray, target: float, is_damped: bool = False) -> int:
         """Passes until the gap that they find is below ``target``; the steps made.
 
-        ``calm``: the last ones before the check are under-relaxed (linear kernels).
+        ``is_damped``: the last ones before the check are under-relaxed (linear kernels).
         """
         before = self.progress.steps
         stage = self.stage
@@ -298,8 +281,8 @@ class BlockDescent:
                 threshold = _THRESHOLD * float(totals[GAIN]) / max(queued, 1)
                 G = self.gradient(stage.inside_scores())
                 end = enlist(G, self.blocks, self.queue)
-        if calm and isinstance(stage, LinearStage):
-            for relaxation in CALM:
+        if is_damped and isinstance(stage, LinearStage):
+            for relaxation in DAMPED:
                 if end and not self.progress.why_stop():
                     end, _ = self.visit(end, 0.0, relaxation, packed)
         unpack(stage.field, packed)
@@ -334,10 +317,19 @@ class BlockDescent:
         stage = self.stage
         return stage.inside_scores() if isinstance(stage, KernelStage) else stage.scores()
 
-    def check(self) -> tuple[Values, np.ndarray, np.ndarray]:
-        """Values of the repaired point, scores of the set, and of all patterns."""
-        if self.may_examine:
-            return self.examine()
+    def check(self) -> Checked:
+        """Values of the repaired point; scores of the set and of all patterns are kept."""
+        found, norm2 = self.examine() if self.may_examine else self.look()
+        self.found = found
+        active = int(self.blocks.n_active.sum())
+        n_support = 0
+        if not self.problem.kernel.is_linear:
+            n_support = int(self.blocks.V.any(axis=1).sum())
+        order = merit(found.primal, found.margin, norm2)
+        return Checked(found.primal, found.dual, order, active, n_support)
+
+    def look(self) -> tuple[Objective, float]:
+        """Values and ||w||^2 of the repaired point by the scores of all patterns."""
         problem, stage, blocks = self.problem, self.stage, self.blocks
         blocks.total[:] = blocks.V.sum(axis=1)
         if isinstance(stage, KernelStage) and stage.has_all_rows():
@@ -346,7 +338,7 @@ class BlockDescent:
             self.balance(self.inside_scores())
         if self.problem.is_hard or self.machine.p == 2:
             self.rescale()
-        inside = self.inside_scores()
+        self.inside = inside = self.inside_scores()
         norm2 = stage.norm2(blocks.V, inside)
         scores = inside
         if isinstance(stage, KernelStage):
@@ -357,12 +349,11 @@ class BlockDescent:
             self.raw_outside = stage.against(outside, C)
             scores[outside] = centred(self.machine, self.raw_outside.astype(np.float64))
             self.progress.work += kernel_check_seconds(len(outside), len(stage.ids))
+        self.scores = scores
         width = row_width(problem) if problem.kernel.is_linear else 0.0
         self.progress.work += class_check_seconds(scores.size, width, is_compiled=False)
         reward, ridge = linear_and_ridge(problem, stage.ids, blocks.V)
-        found = values_of(problem, scores, norm2, reward, ridge, self.b)
-        self.merit = merit(found.primal, found.margin, norm2)
-        return found, inside, scores
+        return values_of(problem, scores, norm2, reward, ridge, self.b), norm2
 
     @property
     def may_examine(self) -> bool:
@@ -372,18 +363,17 @@ class BlockDescent:
         plain = not problem.has_free_bias and not problem.is_hard
         return bool(summed and plain and problem.kernel.is_linear and machine.shares[0] == 1.0)
 
-    def examine(self) -> tuple[Values, np.ndarray, np.ndarray]:
-        """``check`` for Weston-Watkins on linear data; it writes the lists of the next passes."""
+    def examine(self) -> tuple[Objective, float]:
+        """``look`` for Weston-Watkins on linear data; it writes the lists of the next passes."""
         problem, stage = self.problem, self.stage
-        scores = self.inside_scores()
+        self.inside = self.scores = scores = self.inside_scores()
         norm2 = stage.norm2(self.blocks.V, scores)
         found = np.zeros(2)
         self.listed = int(examine_sums(scores, self.blocks, self.queue, found))
         self.progress.work += class_check_seconds(scores.size, row_width(problem), is_compiled=True)
         primal, dual = 0.5 * norm2 + float(found[0]), float(found[1]) - 0.5 * norm2
         bias = Bias(np.zeros(problem.n_prototypes), 0.0)
-        self.merit = merit(primal, np.nan, norm2)
-        return Values(primal, dual, bias, 1.0, np.nan), scores, scores
+        return Objective(primal, dual, bias, 1.0, np.nan), norm2
 
     def rescale(self) -> None:
         """The dual of the hard margin is a cone: go to the best multiple of the point (5.10)."""
@@ -399,102 +389,78 @@ class BlockDescent:
         self.b = self.b * (reward / norm2)
         stage.refresh(blocks.V, self.b)
 
-    def grow(self, scores: np.ndarray) -> int:
+    def grow(self) -> int:
         """Patterns outside that violate their constraints join, worst first; how many did."""
         stage = self.stage
         if not isinstance(stage, KernelStage) or not self.outside.any():
             return 0
         outside = np.flatnonzero(self.outside)
-        lack = self.machine.deficits(scores[outside] + self.b, self.problem.own[outside])
+        lack = self.machine.deficits(self.scores[outside] + self.b, self.problem.own[outside])
         worst = lack.max(axis=1)
         order = np.argsort(-worst, kind="stable")
         new = order[worst[order] > 0.0][: max(2 * len(stage.ids) // 3, 1000)]
         if len(new):
             self.variables()
             stage.grow(outside[new], self.raw_outside[new])
-            self.adopt()
+            self.open_blocks()
         return len(new)
 
-    def polish(
-        self, support: np.ndarray, V: np.ndarray, judgement: Judgement
-    ) -> tuple[np.ndarray, np.ndarray, Judgement]:
-        """The last digits of a smooth machine, where they are cheap and the judge agrees."""
-        problem, progress = self.problem, self.progress
-        if not polishing_pays(problem, progress.stop.tol):
-            return support, V, judgement
-        found = polished(problem, self.variables())
-        if found is None:
-            return support, V, judgement
-        everyone = np.arange(problem.n_patterns)
-        progress.hint = found[1]
-        try:
-            better = progress.judged(everyone, found[0])
-        except FloatingPointError:
-            return support, V, judgement
-        if better.certificate.relative_gap > progress.stop.tol:
-            return support, V, judgement
-        support = np.flatnonzero(found[0].any(axis=1))
-        return support, found[0][support], better
+    # -- rounds ------------------------------------------------------------------------------
 
-    def leap_to(self, V: np.ndarray, b: np.ndarray) -> None:
-        """Go on from a point that descent did not make, with every pattern in play."""
-        self.V, self.b = V, b
+    def advance(self, checked: Checked) -> bool:
+        grown = self.grow()
+        inside = self.inside_scores() if grown else self.inside
+        is_damped = checked.relative_gap <= DAMPED_WITHIN * self.progress.stop.tol
+        moved = self.passes(inside, self.target(checked), is_damped)
+        self.idle = 0 if moved or grown else self.idle + 1
+        if self.idle <= 1:
+            return True
+        if self.single:
+            self.variables()
+            self.prepare(False)
+            self.idle = 0
+        elif self.idle > 3:
+            return False
+        else:
+            self.stage.refresh(self.blocks.V, self.b)
+        return True
+
+    def target(self, checked: Checked) -> float:
+        """The estimated gap at which the next check is worth its price."""
+        problem = self.problem
+        gap = checked.primal - checked.dual
+        if self.machine.p == 2 and checked.dual > 0.0:
+            gap = min(gap, checked.dual)  # far from the optimum P says little: C times a square
+        kind = int(problem.kernel.is_linear)
+        target = _FALL[kind] * gap if np.isfinite(gap) else 0.0
+        if problem.is_hard:
+            return target
+        return max(target, _SHARE[kind] * self.progress.stop.tol * checked.primal)
+
+    def rejected(self, judgement: Judgement) -> None:
+        self.idle += 1
+
+    def adopt(self, point: DualPoint) -> None:
+        self.place(point)
         self.takes_all = True
         self.prepare(False)
 
-    # -- the run -----------------------------------------------------------------------------
+    def largest_weight(self) -> float:
+        return float(np.abs(self.blocks.V).max())
 
-    def run(self) -> Solution:
-        progress, problem, stop = self.progress, self.problem, self.progress.stop
-        idle = 0
-        leap = MachineLeap(problem, progress)
-        while True:
-            found, inside, scores = self.check()
-            progress.hint = self.b
-            problem.present_bias = found.bias.b if problem.has_free_bias else None
-            relative = progress.record(found.primal, found.dual, int(self.blocks.n_active.sum()))
-            progress.keep_if_best(self.merit, self.support)
-            if not problem.kernel.is_linear:
-                progress.keep_reserve(int(self.blocks.V.any(axis=1).sum()))
-            reason = progress.why_stop()
-            over = reason is not None or relative <= stop.tol
-            if over or is_not_separable(problem, found.dual):
-                support, V = self.support()
-            if relative <= stop.tol:
-                if not progress.can_judge(len(support)):
-                    return progress.finish("max_time", support, V)
-                judgement = progress.judged(support, V)
-                if judgement.certificate.relative_gap <= stop.tol:
-                    support, V, judgement = self.polish(support, V, judgement)
-                    return progress.finish("converged", support, V, judgement)
-                idle += 1
-            if is_not_separable(problem, found.dual):
-                return progress.finish("not_separable", support, V)
-            if reason is not None:
-                return progress.finish(reason, support, V)
-            if leap.is_worth_it():
-                point = leap.signed_point(found.dual, float(np.abs(self.blocks.V).max()))
-                if point is not None:
-                    self.leap_to(*point)
-                    continue
-            grown = self.grow(scores)
-            if grown:
-                inside = self.inside_scores()
-            gap = found.primal - found.dual
-            if self.machine.p == 2 and found.dual > 0.0:
-                gap = min(gap, found.dual)  # far from the optimum P says little: C times a square
-            kind = int(problem.kernel.is_linear)
-            target = _FALL[kind] * gap if np.isfinite(gap) else 0.0
-            if not problem.is_hard:
-                target = max(target, _SHARE[kind] * stop.tol * found.primal)
-            moved = self.passes(inside, target, relative <= CALM_WITHIN * stop.tol)
-            idle = 0 if moved or grown else idle + 1
-            if idle > 1:
-                if self.single:
-                    self.variables()
-                    self.prepare(False)
-                    idle = 0
-                elif idle > 3:
-                    return progress.finish("stalled", *self.support())
-                else:
-                    self.stage.refresh(self.blocks.V, self.b)
+    def refine(self, point: DualPoint, judgement: Judgement) -> tuple[DualPoint, Judgement]:
+        """The last digits of a smooth machine, where they are cheap and the judge agrees."""
+        problem, tol = self.problem, self.progress.stop.tol
+        if not polishing_pays(problem, tol):
+            return point, judgement
+        found = polished(problem, self.variables())
+        if found is None:
+            return point, judgement
+        refined = DualPoint.from_dense(problem, *found)
+        try:
+            better = self.progress.judged(refined)
+        except FloatingPointError:
+            return point, judgement
+        if better.certificate.relative_gap > tol:
+            return point, judgement
+        return refined, better

@@ -14,13 +14,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from polymargin.certificate.judge import repair
+from polymargin.problem.balance import repair
+from polymargin.problem.point import DualPoint
 from polymargin.problem.problem import Problem
-from polymargin.solvers.frank_wolfe import FrankWolfe, fits
-from polymargin.solvers.history import History
-from polymargin.solvers.run import Solution, Stop, deferred_interrupt, is_not_separable
+from polymargin.solvers.frank_wolfe import FrankWolfe
+from polymargin.solvers.method import Checked
+from polymargin.solvers.run import Run
 
-__all__ = ["Cycles", "Direction", "least_mean_cycle", "solve_cycles"]
+__all__ = ["Cycles", "Direction", "least_mean_cycle"]
 
 
 class Direction(NamedTuple):
@@ -32,31 +33,13 @@ class Direction(NamedTuple):
     sign: np.ndarray
 
 
-def solve_cycles(
-    problem: Problem,
-    stop: Stop,
-    history: History,
-    start: np.ndarray | None = None,
-    cache_mb: float = 1000.0,
-) -> Solution:
-    """Cycle and layer moves to relative gap ``stop.tol``; ``max_iter`` counts n moves as a pass."""
-    run = Cycles(problem, stop, history, start, fits(problem, cache_mb))
-    with deferred_interrupt(run.progress.deadline):
-        return run.run()
-
-
 class Cycles(FrankWolfe):
     """The same state as Frank-Wolfe, moved along one small direction at a time."""
 
     def __init__(
-        self,
-        problem: Problem,
-        stop: Stop,
-        history: History,
-        start: np.ndarray | None,
-        whole: bool = True,
+        self, problem: Problem, run: Run, start: DualPoint | None = None, whole: bool = True
     ) -> None:
-        super().__init__(problem, stop, history, start, whole)
+        super().__init__(problem, run, start, whole)
         cap = problem.cap if self.machine.p == 1 else np.full(problem.n_patterns, np.inf)
         self.cap = np.where(self.rival, cap[:, None], 0.0)
 
@@ -141,36 +124,26 @@ class Cycles(FrankWolfe):
         everyone = np.arange(self.problem.n_patterns)
         return self.problem.gram(everyone, rows).astype(np.float64)
 
-    def run(self) -> Solution:
-        progress, problem = self.progress, self.problem
-        while True:
-            # scores and balance free of drift
-            self.V = repair(self.machine, self.V, problem.own, self.V)
-            self.scores = self.apply(self.coefficients(self.V))
-            if problem.is_hard or self.machine.p == 2:
-                self.rescale()
-            primal, dual = self.check()
-            progress.hint = self.problem.present_bias = self.b
-            relative = progress.record(primal, dual, int((self.V < 0.0).sum()))
-            reason = progress.why_stop()
-            if relative <= progress.stop.tol:
-                reason = "converged"
-            elif is_not_separable(problem, dual):
-                reason = "not_separable"
-            moved = False
-            if reason is None:
-                for _ in range(problem.n_patterns):
-                    g = self.gradient()
-                    if not self.step(g, self.direction(g)):
-                        break
-                    moved = True
-                    progress.steps += 1
-                    if progress.deadline.why_end():
-                        break
-                progress.iterations += 1
-                reason = None if moved else "stalled"
-            if reason is not None:
-                return progress.finish(reason, *self.support())
+    def check(self) -> Checked:
+        """Values of the present point, its scores and balance free of drift."""
+        self.V = repair(self.machine, self.V, self.problem.own, self.V)
+        self.scores = self.apply(self.coefficients(self.V))
+        if self.problem.is_hard or self.machine.p == 2:
+            self.rescale()
+        return super().check()
+
+    def advance(self, checked: Checked) -> bool:
+        """As many moves as there are examples: ``max_iter`` counts them as a pass."""
+        before = self.progress.steps
+        for _ in range(self.problem.n_patterns):
+            g = self.gradient()
+            if not self.step(g, self.direction(g)):
+                break
+            self.progress.steps += 1
+            if self.progress.why_end():
+                break
+        self.progress.iterations += 1
+        return self.progress.steps > before
 
 
 def least_mean_cycle(cost: np.ndarray) -> tuple[float, np.ndarray]:

@@ -14,11 +14,12 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import linprog
 
+from polymargin.problem.point import DualPoint
 from polymargin.problem.problem import Problem
 from polymargin.solvers.cycles import Cycles
 from polymargin.solvers.frank_wolfe import FrankWolfe
-from polymargin.solvers.history import History
-from polymargin.solvers.run import Solution, Stop
+from polymargin.solvers.method import Checked
+from polymargin.solvers.run import Run
 
 __all__ = ["Decomposed"]
 
@@ -30,14 +31,9 @@ class Decomposed(Cycles):
     """The state of Frank-Wolfe, moved by inner runs on working sets of ``size`` examples."""
 
     def __init__(
-        self,
-        problem: Problem,
-        stop: Stop,
-        history: History,
-        start: np.ndarray | None,
-        size: int = 200,
+        self, problem: Problem, run: Run, start: DualPoint | None = None, size: int = 200
     ) -> None:
-        super().__init__(problem, stop, history, start, whole=False)
+        super().__init__(problem, run, start, whole=False)
         self.size = min(size, problem.n_patterns)
 
     def contributions(self, g: np.ndarray) -> np.ndarray:
@@ -67,7 +63,7 @@ class Decomposed(Cycles):
             slope = self.local_gradient(B, V, scores)
             d = self.local_vertex(B, slope, -V) + V
             gap = -float((slope * d).sum())
-            if not gap > 1e-14 * outer or self.progress.deadline.why_end():
+            if not gap > 1e-14 * outer or self.progress.why_end():
                 break
             T = self.machine.coefficients(-d, own)
             change = K @ T
@@ -126,6 +122,9 @@ class Decomposed(Cycles):
         top = 2.0 * (Q - 1) * self.best_primal / Q
         return max(top - float((-self.V).sum(axis=0).max()), 0.0)
 
-    def run(self) -> Solution:
-        """The outer loop of Frank-Wolfe: a check of all examples for every working set."""
-        return FrankWolfe.run(self)
+    def check(self) -> Checked:
+        """A check of all examples for every working set."""
+        return FrankWolfe.check(self)
+
+    def advance(self, checked: Checked) -> bool:
+        return FrankWolfe.advance(self, checked)

@@ -14,32 +14,16 @@ import numpy as np
 import scipy.sparse as sp
 
 from polymargin.certificate.intercepts import column_flow
-from polymargin.certificate.judge import linear_and_ridge, repair, values_of
+from polymargin.certificate.objective import linear_and_ridge, merit, values_of
 from polymargin.compiled.circulation import cheapest_circulation
+from polymargin.problem.balance import repair
+from polymargin.problem.point import DualPoint
 from polymargin.problem.problem import Problem, row_blocks
-from polymargin.solvers.history import History
-from polymargin.solvers.machine_progress import MachineProgress
-from polymargin.solvers.run import Solution, Stop, deferred_interrupt
+from polymargin.solvers.driver import Progress
+from polymargin.solvers.method import Checked, Method
+from polymargin.solvers.run import Run
 
-__all__ = ["FrankWolfe", "solve_frank_wolfe"]
-
-
-def solve_frank_wolfe(
-    problem: Problem,
-    stop: Stop,
-    history: History,
-    start: np.ndarray | None = None,
-    cache_mb: float = 1000.0,
-) -> Solution:
-    """Conditional gradients to relative gap ``stop.tol``, one history entry per iteration."""
-    if fits(problem, cache_mb):
-        run = FrankWolfe(problem, stop, history, start)
-    else:
-        from polymargin.solvers.decomposition import Decomposed
-
-        run = Decomposed(problem, stop, history, start)
-    with deferred_interrupt(run.progress.deadline):
-        return run.run()
+__all__ = ["FrankWolfe", "fits"]
 
 
 def fits(problem: Problem, cache_mb: float) -> bool:
@@ -47,23 +31,17 @@ def fits(problem: Problem, cache_mb: float) -> bool:
     return problem.kernel.is_linear or 8e-6 * problem.n_patterns**2 <= cache_mb
 
 
-class FrankWolfe:
-    """The state of the method: dual variables, scores of all examples, the last intercept."""
+class FrankWolfe(Method):
+    """Conditional gradients, one check per iteration: variables, scores of all, the intercept."""
 
     def __init__(
-        self,
-        problem: Problem,
-        stop: Stop,
-        history: History,
-        start: np.ndarray | None,
-        whole: bool = True,
+        self, problem: Problem, run: Run, start: DualPoint | None = None, whole: bool = True
     ) -> None:
         self.problem, self.machine = problem, problem.machine
-        self.progress = MachineProgress(problem, stop, history, self.snapshot)
         n, Q = problem.n_patterns, problem.n_prototypes
         self.V = np.zeros((n, Q))
         if start is not None:
-            self.V = repair(self.machine, start, problem.own, start)
+            self.V = start.balanced(problem).dense(problem)
         self.b = np.zeros(Q)
         self.rival = np.ones((n, Q), dtype=bool)
         self.rival[np.arange(n), problem.own] = False
@@ -76,6 +54,9 @@ class FrankWolfe:
             self.K = problem.gram(everyone, everyone).astype(np.float64)
         self.scores = self.apply(self.coefficients(self.V))
         self.best_primal = np.inf
+
+    def start(self, progress: Progress) -> None:
+        self.progress = progress
 
     def coefficients(self, V: np.ndarray) -> np.ndarray:
         return self.machine.coefficients(V, self.problem.own)
@@ -96,13 +77,9 @@ class FrankWolfe:
             return np.asarray(X @ np.asarray(X.T @ T))
         return np.asarray(X @ (X.T @ T), dtype=np.float64)
 
-    def support(self) -> tuple[np.ndarray, np.ndarray]:
-        support = np.flatnonzero(self.V.any(axis=1))
-        return support, self.V[support]
-
-    def snapshot(self) -> tuple[np.ndarray, np.ndarray]:
-        support, V = self.support()
-        return support, self.machine.coefficients(V, self.problem.own[support])
+    def point(self) -> DualPoint:
+        V = repair(self.machine, self.V, self.problem.own, self.V)
+        return DualPoint.from_dense(self.problem, V, self.b)
 
     def gradient(self) -> np.ndarray:
         """g_ik (4.5), (5.7), the ridge of M-SVM^2 included; 0 at the own class."""
@@ -131,7 +108,7 @@ class FrankWolfe:
             gamma[lowest, np.arange(Q)] = 2.0 * (Q - 1) * self.best_primal / Q
         return gamma
 
-    def check(self) -> tuple[float, float]:
+    def check(self) -> Checked:
         """P with the best intercept and D at the present point."""
         T = self.coefficients(self.V)
         norm2 = max(float((T * self.scores).sum()), 0.0)
@@ -139,7 +116,17 @@ class FrankWolfe:
         found = values_of(self.problem, self.scores, norm2, reward, ridge, self.b)
         self.b = found.bias.b
         self.best_primal = min(self.best_primal, found.primal)
-        return found.primal, found.dual
+        self.progress.work += 1e-9 * len(T) ** 2
+        order = merit(found.primal, found.margin, norm2)
+        weights = self.V < 0.0
+        n_support = int(weights.any(axis=1).sum())
+        return Checked(found.primal, found.dual, order, int(weights.sum()), n_support)
+
+    def advance(self, checked: Checked) -> bool:
+        moved = self.move(self.gradient())
+        self.progress.iterations += int(moved)
+        self.progress.steps += int(moved)
+        return moved
 
     def move(self, g: np.ndarray) -> bool:
         """The vertex and the exact line search towards it; whether anything changed."""
@@ -166,20 +153,3 @@ class FrankWolfe:
         if norm2 > 0.0 and reward > 0.0:
             self.V *= reward / norm2
             self.scores *= reward / norm2
-
-    def run(self) -> Solution:
-        progress = self.progress
-        while True:
-            primal, dual = self.check()
-            progress.hint = self.problem.present_bias = self.b
-            relative = progress.record(primal, dual, int((self.V < 0.0).sum()))
-            reason = progress.why_stop()
-            if relative <= progress.stop.tol:
-                reason = "converged"
-            elif reason is None and not self.move(self.gradient()):
-                reason = "stalled"
-            if reason is not None:
-                self.V = repair(self.machine, self.V, self.problem.own, self.V)
-                return progress.finish(reason, *self.support())
-            progress.iterations += 1
-            progress.steps += 1

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from polymargin.problem.point import DualPoint
+
 __all__ = ["Check", "History", "OuterCheck", "PatternCheck"]
 
 
@@ -63,7 +65,7 @@ class PatternCheck(NamedTuple):
     patterns: int
 
 
-Snapshot = Callable[[], tuple[np.ndarray, np.ndarray]]
+Snapshot = Callable[[], DualPoint]
 AnyCheck = Check | OuterCheck | PatternCheck
 Watcher = Callable[[AnyCheck, Snapshot], bool]
 
@@ -71,8 +73,8 @@ Watcher = Callable[[AnyCheck, Snapshot], bool]
 class History:
     """Collects checks; ``watchers`` are told of each of them as it happens.
 
-    A watcher gets the check and a function that returns the dual point (support, tau) of that
-    moment; a true answer asks the solver to stop.
+    A watcher gets the check and a function that returns the dual point of that moment; a true
+    answer asks the solver to stop.
     """
 
     def __init__(self, watchers: tuple[Watcher, ...] = (), kind: type[AnyCheck] = Check) -> None:

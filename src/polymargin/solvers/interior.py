@@ -16,15 +16,20 @@ theta from Newton's equations leaves::
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from polymargin.certificate.certificate import judge
+from polymargin.certificate.judge import judge
+from polymargin.problem.point import DualPoint
 from polymargin.problem.problem import Problem
 from polymargin.solvers.refinement import CUTS, refine
-from polymargin.solvers.run import HARD_MARGIN_LIMIT, Progress
+from polymargin.solvers.run import HARD_MARGIN_LIMIT
+
+if TYPE_CHECKING:
+    from polymargin.solvers.driver import Progress
 
 __all__ = ["Leap", "central_path", "expected_seconds", "features"]
 
@@ -62,7 +67,7 @@ class Leap:
         if not self.left or progress.work < 0.5 * self.cost or len(marks) < 3:
             return False
         limit = progress.stop.max_time
-        if limit is not None and progress.deadline.seconds + self.cost > limit:
+        if limit is not None and progress.run.seconds + self.cost > limit:
             return False
         (before, gap_before), (now, gap) = marks[-3], marks[-1]
         if not np.isfinite(gap):
@@ -102,9 +107,9 @@ class Leap:
             for tau in [*refined_points(problem, points[0], cap), *points]:
                 if not np.isfinite(tau).all():
                     continue
-                support = np.flatnonzero(tau.any(axis=1))
+                V = problem.machine.signed(tau, problem.own)
                 try:
-                    certificate = judge(problem, support, tau[support]).certificate
+                    certificate = judge(problem, DualPoint.from_dense(problem, V)).certificate
                 except (FloatingPointError, ValueError):
                     continue  # beyond the digits of float64: no point to offer
                 if certificate.relative_gap <= progress.stop.tol:

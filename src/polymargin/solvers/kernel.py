@@ -12,29 +12,22 @@ from typing import Any
 
 import numpy as np
 
+from polymargin.certificate.certificate import Judgement
+from polymargin.certificate.objective import merit, values_of_sums
 from polymargin.compiled.fields import KernelField
 from polymargin.compiled.pattern_descent import descend, make_duals, screen, shuffle, wanted
 from polymargin.compiled.totals import GAIN, GAP, LOSS, MARGIN, OWN, STEPS, VISITS, empty_totals
-from polymargin.problem.problem import OutOfTimeError, Problem, run_blocks
-from polymargin.solvers.barrier import PlainLeap
+from polymargin.problem.point import DualPoint
+from polymargin.problem.problem import Problem, run_blocks
 from polymargin.solvers.costs import Budget, kernel_check_seconds, kernel_pass_seconds
-from polymargin.solvers.history import History
+from polymargin.solvers.driver import Progress
 from polymargin.solvers.kernel_rows import KernelRows
+from polymargin.solvers.linear import stand_in_cap
+from polymargin.solvers.method import Checked, Method
 from polymargin.solvers.precision import row_dtype
-from polymargin.solvers.run import (
-    Deadline,
-    Progress,
-    Solution,
-    Stop,
-    deferred_interrupt,
-    is_not_separable,
-    merit,
-    seed_state,
-    stand_in_cap,
-    values,
-)
+from polymargin.solvers.run import Run, seed_state
 
-__all__ = ["WorkingSet", "solve_kernel"]
+__all__ = ["WorkingSet"]
 
 # Measured on the four RBF problems of benchmarks/.
 _SHRINK_UNTIL = 0.05
@@ -45,61 +38,52 @@ _NEAR = 0.02
 _VISITS_PER_ROW, _THRESHOLD_AGAIN = 8, 0.1  # while rows are scarce: 4 times fewer rows
 
 
-def solve_kernel(
-    problem: Problem,
-    stop: Stop,
-    history: History,
-    start: np.ndarray | None = None,
-    seed: Any = 0,
-    cache_mb: float = 1000.0,
-    deadline: Deadline | None = None,
-) -> Solution:
-    """Block descent on kernel rows.
+class WorkingSet(Method):
+    """Block descent on kernel rows of a working set.
 
-    Problem card: (1.1)-(1.3) for any kernel.  Rows and scores are float32 down to ``tol`` 1e-4 and
-    float64 below; if the judge finds that float32 was not enough, the run goes on in float64.
+    Problem card: (1.1)-(1.3) for any kernel: plain Crammer-Singer, one or several prototypes per
+    class, soft or hard margin.  Rows and scores are float32 down to ``tol`` 1e-4 and float64 below;
+    if the judge finds that float32 was not enough, the run goes on in float64.
     """
-    run = WorkingSet(problem, stop, history, start, seed, cache_mb, deadline)
-    with deferred_interrupt(run.progress.deadline):
-        try:
-            run.prepare(row_dtype(problem, stop.tol))
-            return run.run()
-        except OutOfTimeError:
-            reason = run.progress.deadline.why_end() or "max_time"
-            return run.progress.finish(reason, *run.support())
 
-
-class WorkingSet:
-    """The state of block descent on kernel rows; ``run`` goes to the tolerance."""
-
+    takes_interior_point = True
     near = _NEAR
 
-    def __init__(
-        self,
-        problem: Problem,
-        stop: Stop,
-        history: History,
-        start: np.ndarray | None,
-        seed: Any,
-        cache_mb: float,
-        deadline: Deadline | None = None,
-    ) -> None:
+    def __init__(self, problem: Problem, run: Run, start: DualPoint | None = None) -> None:
         n, R = problem.n_patterns, problem.n_prototypes
         self.problem = problem
-        self.progress = Progress(problem, stop, history, self.support, deadline)
-        self.cache_mb = cache_mb
-        self.random = seed_state(seed)
-        self.tau = np.zeros((n, R)) if start is None else np.array(start, dtype=np.float64)
+        self.progress = Progress(self, run)
+        self.cache_mb = run.cache_mb
+        self.random = seed_state(run.seed)
+        self.tau = np.zeros((n, R)) if start is None else start.tau(problem)
+        self.everyone = np.empty(0, dtype=np.int64)
         self.budget = Budget(1000.0)
         order = np.random.default_rng(int(self.random[0] >> np.uint64(1))).permutation(n)
         size = min(n, max(500, n // 10, 4 * R))
         has_weight = self.tau[np.arange(n), problem.own] != 0.0
         self.first = np.concatenate([np.flatnonzero(has_weight), order[~has_weight[order]][:size]])
 
+    def start(self, progress: Progress) -> None:
+        self.progress = progress
+        self.open(progress)
+        self.refreshed_at, self.idle = -1, 0
+        cap = self.problem.cap
+        self.gap, self.primal = float(np.where(np.isinf(cap), 1.0, cap).sum()), 0.0
+        self.descend_in_set()
+
+    def open(self, progress: Progress, first: np.ndarray | None = None) -> None:
+        """Kernel rows for the first set, or for these patterns."""
+        self.progress = progress
+        self.first = self.first if first is None else first
+        self.prepare(row_dtype(self.problem, progress.stop.tol))
+
     def prepare(self, dtype: Any) -> None:
-        """Start (again) from ``self.tau`` with rows and scores of this dtype."""
+        """Begin (again) at ``self.tau`` with rows and scores of this dtype."""
         self.dtype = np.dtype(dtype)
-        self.pool = KernelRows(self.problem, dtype, self.cache_mb, self.progress.deadline.why_end)
+        self.everyone = np.empty(
+            0, dtype=np.int64
+        )  # ``self.tau`` is the point until rows are there
+        self.pool = KernelRows(self.problem, dtype, self.cache_mb, self.progress.why_end)
         n, R = self.tau.shape
         self.inside = np.zeros(n, dtype=bool)
         self.outside_scores = np.zeros((n, R), dtype=self.dtype)
@@ -166,9 +150,15 @@ class WorkingSet:
             out[block] = K @ tau
 
         rows = max(16, 4_000_000 // (self.dtype.itemsize * len(support)))
-        why_end = self.progress.deadline.why_end
-        run_blocks(work, len(patterns), rows, self.problem.n_jobs, why_end)
+        run_blocks(work, len(patterns), rows, self.problem.n_jobs, self.progress.why_end)
         return out
+
+    def place(self, point: DualPoint, own: np.ndarray) -> None:
+        """Go to another point of the patterns in the set, with other own prototypes (n,)."""
+        self.duals.own[:] = own[self.ids]
+        self.duals.tau[:] = point.tau(self.problem)[self.ids]
+        self.duals.n_active[:] = 0
+        self.refresh()
 
     # -- passes ------------------------------------------------------------------------------
 
@@ -272,10 +262,10 @@ class WorkingSet:
                 break
         return self.progress.steps > before
 
-    # -- the run -----------------------------------------------------------------------------
+    # -- rounds ------------------------------------------------------------------------------
 
-    def check(self) -> tuple[float, float, float, np.ndarray]:
-        """Primal, dual, gap and the violating patterns outside, most violating first."""
+    def check(self) -> Checked:
+        """P and D; the patterns outside that violate their margin are the next to join."""
         self.look_outside()
         return self.sum_up()
 
@@ -285,7 +275,7 @@ class WorkingSet:
         self.outside_scores[outside] = self.scores(outside)
         self.progress.work += kernel_check_seconds(len(outside), len(self.ids))
 
-    def sum_up(self) -> tuple[float, float, float, np.ndarray]:
+    def sum_up(self) -> Checked:
         """What ``check`` says, by the scores outside as they were last seen."""
         problem = self.problem
         _, totals = self.screen()
@@ -294,93 +284,87 @@ class WorkingSet:
         slacks = np.maximum(0.0, 1.0 - margins)
         hard_cap = self.hard_cap()
         cap = np.where(np.isinf(problem.cap[outside]), hard_cap, problem.cap[outside])
-        loss = totals[LOSS] + float(cap @ slacks)
+        outside_loss = float(cap @ slacks)
         norm2 = float((self.duals.tau * self.F.T).sum())
         violating = outside[slacks > 0.0]
-        violating = violating[np.argsort(-slacks[slacks > 0.0], kind="stable")]
+        self.violating = violating[np.argsort(-slacks[slacks > 0.0], kind="stable")]
+        self.gap = float(totals[GAP]) + outside_loss
         margin = min(totals[MARGIN] + 1.0, margins.min(initial=np.inf))
-        primal, dual = values(problem, norm2, loss, totals[OWN], margin)
-        self.merit = merit(primal, margin, norm2)
-        return primal, dual, totals[GAP] + float(cap @ slacks), violating
+        loss = totals[LOSS] + outside_loss
+        primal, dual = values_of_sums(problem, norm2, loss, totals[OWN], margin)
+        self.primal = primal
+        n_support = int(np.count_nonzero(self.own_weights()))
+        return Checked(primal, dual, merit(primal, margin, norm2), len(self.ids), n_support)
 
     def rescale(self) -> None:
         """The dual of the hard margin is a cone: go to the best multiple of the point (1.12)."""
-        own = float(self.duals.tau[self.everyone, self.duals.own].sum())
+        own = float(self.own_weights().sum())
         norm2 = float((self.duals.tau * self.F.T).sum())
         if norm2 > 0.0 and own > 0.0:
             self.duals.tau[:] *= own / norm2
             self.F *= self.dtype.type(own / norm2)
 
-    def support(self) -> tuple[np.ndarray, np.ndarray]:
+    def own_weights(self) -> np.ndarray:
+        """tau_{i,own} of the patterns of the set."""
+        return np.asarray(self.duals.tau[self.everyone, self.duals.own])
+
+    def point(self) -> DualPoint:
         if not len(self.everyone):  # between two working sets
-            ids = np.flatnonzero(self.tau.any(axis=1))
-            return ids, self.tau[ids]
-        at = np.flatnonzero(self.duals.tau[self.everyone, self.duals.own])
+            return DualPoint.from_dense(
+                self.problem, self.problem.machine.signed(self.tau, self.problem.own)
+            )
+        at = np.flatnonzero(self.own_weights())
         at = at[np.argsort(self.ids[at])]
-        return self.ids[at], self.duals.tau[at]
+        return DualPoint.from_tau(self.ids[at], self.duals.tau[at], self.duals.own[at])
 
-    def run(self) -> Solution:
-        progress, problem, stop = self.progress, self.problem, self.progress.stop
-        gap = float(np.where(np.isinf(problem.cap), 1.0, problem.cap).sum())
-        primal = 0.0
-        refreshed_at = -1
-        idle = 0
-        leap = PlainLeap(problem, progress)
-        while True:
-            target = _SHRINK_UNTIL * gap
-            if not problem.is_hard:
-                target = max(target, _SAFETY * stop.tol * primal)
-            idle = 0 if self.descend_until(target) else idle + 1
-            if problem.is_hard:
-                self.rescale()
-            primal, dual, gap, violating = self.check()
-            relative = progress.record(primal, dual, len(self.ids))
-            support, tau = self.support()
-            progress.keep_if_best(self.merit, self.support)
-            progress.keep_reserve(len(support))
-            if relative <= stop.tol:
-                if not progress.can_judge(len(support)):
-                    return progress.finish("max_time", support, tau)
-                judgement = progress.judged(support, tau)
-                if judgement.certificate.relative_gap <= stop.tol:
-                    return progress.finish("converged", support, tau, judgement)
-                idle = 2  # the judge sees more than these scores show
-            if is_not_separable(problem, dual):
-                return progress.finish("not_separable", support, tau)
-            reason = progress.why_stop()
-            if reason is None and leap.is_worth_it():
-                point = leap.point(dual, float(self.duals.tau.max(initial=0.0)))
-                if point is not None:
-                    self.tau = point
-                    self.first = np.arange(problem.n_patterns)
-                    self.prepare(np.float64)
-                    gap = 0.0
-                    continue
-            if reason is None and (np.isnan(gap) or (idle > 1 and not len(violating))):
-                reason = self.sharpen(refreshed_at)
-                refreshed_at = progress.steps
-                idle = 0
-                if reason is None:
-                    continue
-            if reason is not None:
-                return progress.finish(reason, *self.support())
-            if len(violating) < 0.05 * len(self.ids):
+    def advance(self, checked: Checked) -> bool:
+        if np.isnan(self.gap) or (self.idle > 1 and not len(self.violating)):
+            self.idle = 0
+            if not self.sharpen():
+                return False
+        else:
+            if len(self.violating) < 0.05 * len(self.ids):
                 self.trim()
-            self.grow(violating[: max(2 * len(self.ids) // 3, 1000)])
+            self.grow(self.violating[: max(2 * len(self.ids) // 3, 1000)])
+        self.descend_in_set()
+        return True
 
-    def sharpen(self, refreshed_at: int) -> str | None:
-        """Nothing moves but the gap is open: recompute scores, then go to float64, then give up."""
+    def descend_in_set(self) -> None:
+        """Passes inside the set down to a part of the gap, or of the tolerance."""
+        target = _SHRINK_UNTIL * self.gap
+        if not self.problem.is_hard:
+            target = max(target, _SAFETY * self.progress.stop.tol * self.primal)
+        self.idle = 0 if self.descend_until(target) else self.idle + 1
+        if self.problem.is_hard:
+            self.rescale()
+
+    def rejected(self, judgement: Judgement) -> None:
+        self.idle = 2  # the judge sees more than these scores show
+
+    def adopt(self, point: DualPoint) -> None:
+        self.tau = point.tau(self.problem)
+        self.first = np.arange(self.problem.n_patterns)
+        self.prepare(np.float64)
+        self.gap = 0.0
+        self.descend_in_set()
+
+    def largest_weight(self) -> float:
+        return float(self.duals.tau.max(initial=0.0))
+
+    def sharpen(self) -> bool:
+        """Nothing moves but the gap is open: recompute scores in float64; False: they are."""
+        refreshed_at, self.refreshed_at = self.refreshed_at, self.progress.steps
         if self.dtype == np.float32:
+            at = np.flatnonzero(self.own_weights())
             self.tau[:] = 0.0
-            support, tau = self.support()
-            self.tau[support] = tau
+            self.tau[self.ids[at]] = self.duals.tau[at]
             self.first = np.flatnonzero(self.inside)
             self.prepare(np.float64)
-            return None
+            return True
         if refreshed_at == self.progress.steps:
-            return "stalled"
+            return False
         self.refresh()
-        return None
+        return True
 
 
 def _margins(problem: Problem, scores: np.ndarray, patterns: np.ndarray) -> np.ndarray:

@@ -8,26 +8,27 @@ visited, in random order, until their estimated share of the gap has fallen far 
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from polymargin.certificate.certificate import prototypes
+from polymargin.certificate.certificate import Judgement
+from polymargin.certificate.objective import merit, values_of_sums
+from polymargin.certificate.training_scores import prototypes
 from polymargin.compiled.fields import DenseField, PackedField, SparseField
 from polymargin.compiled.memory import fresh
 from polymargin.compiled.pattern_descent import descend_until, make_duals, screen
 from polymargin.compiled.totals import GAP, LOSS, MARGIN, OWN, STEPS, VISITS, empty_totals
 from polymargin.problem.kernels import dense_scores
+from polymargin.problem.point import DualPoint
 from polymargin.problem.problem import Problem, row_blocks
-from polymargin.solvers.barrier import PlainLeap
 from polymargin.solvers.costs import (
     Budget,
     linear_check_seconds,
     linear_visit_seconds,
     row_width,
 )
-from polymargin.solvers.history import History
+from polymargin.solvers.driver import Progress
 from polymargin.solvers.linear_fields import (
     FEW,
     make_field,
@@ -36,27 +37,11 @@ from polymargin.solvers.linear_fields import (
     sparse_scores,
     unpack,
 )
+from polymargin.solvers.method import Checked, Method
 from polymargin.solvers.precision import FLOAT32_PROTOTYPES_TOL, allows_float32
-from polymargin.solvers.remembering import RememberingProgress
-from polymargin.solvers.run import (
-    Deadline,
-    Progress,
-    Solution,
-    Stop,
-    deferred_interrupt,
-    is_not_separable,
-    merit,
-    seed_state,
-    stand_in_cap,
-    values,
-)
+from polymargin.solvers.run import Run, seed_state
 
-__all__ = [
-    "CALM",
-    "CALM_WITHIN",
-    "Sweeps",
-    "solve_linear",
-]
+__all__ = ["DAMPED", "DAMPED_WITHIN", "Sweeps", "stand_in_cap"]
 
 # Measured on the linear problems of benchmarks/: fewer checks cost passes over stale lists, more
 # checks cost products with all the data.  (Share of the gap, share of the tolerance) at which to
@@ -66,80 +51,68 @@ _WHEN_CHECKS_COST_MORE = (0.05, 0.3)
 # Part of the tolerance at which a check should find the gap; fewest and most passes before it.
 _AIM, _FEWEST_PASSES, _PASSES_PER_CHECK = 0.8, 10, 60
 _NEAR_END = 5.0  # times the tolerance: from there the next check is the last one as a rule
-# A round is cheap up to this part of the work so far, a gap good from this part of the tolerance.
+# Extra round only if it costs at most 20 % of the work so far and the gap is above half the
+# tolerance.
 _CHEAP, _GOOD = 0.2, 0.5
 _RELAXATION = 1.4
 # Over-relaxed steps leave noise in the margins, which P sees much more than D: near the tolerance
 # (up to so many times it) the last passes before a check are under-relaxed, more and more.
-CALM, CALM_WITHIN = (1.0, 0.7, 0.45, 0.3), 30.0
+DAMPED, DAMPED_WITHIN = (1.0, 0.7, 0.45, 0.3), 30.0
 _FIRST_BLOCK = 512
 _LARGE = 1e7  # numbers in X
 _WORTH_CASTING = 32
 """Prototypes from which on a float32 copy of a block of rows pays for itself in the product."""
 
 
-def solve_linear(
-    problem: Problem,
-    stop: Stop,
-    history: History,
-    start: np.ndarray | None = None,
-    seed: Any = 0,
-) -> Solution:
+class Sweeps(Method):
     """Block descent on explicit prototypes.
 
-    Problem card: (1.1)-(1.3) with kappa(x, z) = ⟨x, z⟩ + u^2.  Minimises P to relative gap
-    ``stop.tol``; ``start`` is a feasible tau (n, R) or None.
-    """
-    sweeps = Sweeps(problem, stop, history, start, seed)
-    with deferred_interrupt(sweeps.progress.deadline):
-        return sweeps.run()
+    Problem card: (1.1)-(1.3) with kappa(x, z) = ⟨x, z⟩ + u^2: plain Crammer-Singer, one or several
+    prototypes per class, soft or hard margin, with or without a centre.
 
-
-class Sweeps:
-    """The state of block descent with explicit prototypes; ``run`` goes to the tolerance.
-
-    Once there, a round more is made where rounds are cheap (``gives_extra``): a better model for
-    some percent of the time.
+    Once within the tolerance, a round more is made where rounds are cheap (``gives_extra``): a
+    better model for some percent of the time.
     """
 
+    takes_interior_point = True
+    may_remember = True  # large data: the judge's scores of all patterns serve as the last check
     gives_extra = True
     aim, fewest_passes = _AIM, _FEWEST_PASSES
     float32_rows: np.ndarray | None = None  # of X, where many checks share the price of a copy
+    expected_rate: float | None = None  # how fast the gap falls per pass, if that is known
 
-    def __init__(
-        self,
-        problem: Problem,
-        stop: Stop,
-        history: History,
-        start: np.ndarray | None,
-        seed: Any,
-        deadline: Deadline | None = None,
-    ) -> None:
+    def __init__(self, problem: Problem, run: Run, start: DualPoint | None = None) -> None:
         n, R = problem.n_patterns, problem.n_prototypes
         self.problem = problem
-        kind = RememberingProgress if _is_large(problem) else Progress
-        self.progress: Progress = kind(problem, stop, history, self.support, deadline)
+        self.progress = Progress(self, run)
+        self.remembers = int(self.may_remember and _is_large(problem))
         self.is_cold = start is None
-        tau = fresh((n, R)) if start is None else np.ascontiguousarray(start, dtype=np.float64)
+        tau = fresh((n, R)) if start is None else start.tau(problem)
         self.duals = make_duals(problem, slice(None), tau)
-        self.single = allows_float32(problem, stop.tol, FLOAT32_PROTOTYPES_TOL)
+        self.single = allows_float32(problem, run.stop.tol, FLOAT32_PROTOTYPES_TOL)
         self.field, self.place = make_field(
             problem, self.single, R, float(np.sqrt(problem.kernel.offset))
         )
         self.queue = np.empty(n, dtype=np.int64)
         self.everyone = np.arange(n)
-        self.random = seed_state(seed)
+        self.random = seed_state(run.seed)
         self.visit_cost = linear_visit_seconds(problem)
         self.check_cost = linear_check_seconds(problem)
         self.budget = Budget(30.0 + row_width(problem))
         self.block = max(256, min(8192, 16384 // R))
-        self.latest: tuple[int, float] | None = None
-        self.rate: float | None = None
-        self.expects_end = False
         self.has_extra = False
         self.slot = np.empty(n, dtype=np.int64)
         if not self.is_cold or problem.centre is not None:
             self.refresh()
+
+    def start(self, progress: Progress) -> None:
+        self.progress = progress
+        self.rate = self.expected_rate
+        if self.is_cold and not progress.steps:
+            self.first_pass()
+        self.latest: tuple[int, float] | None = None
+        self.expects_end = self.is_rejected = False
+        self.refreshed_at = -1
 
     # -- scores ------------------------------------------------------------------------------
 
@@ -185,9 +158,9 @@ class Sweeps:
 
     def screen_all(self, hard_cap: float, totals: np.ndarray) -> int:
         """Screen all rows; the length of the queue comes back."""
-        if self.expects_end and isinstance(self.progress, RememberingProgress):
+        if self.expects_end and self.remembers:
             # the judge will be asked anyway, and this product with the data is as good as ours
-            scores = self.progress.scores_of_all(*self.support())
+            scores = self.progress.scores_of_all(self.point())
             return self.screen_known(scores, hard_cap, totals)
         end = 0
         for rows in row_blocks(self.problem.n_patterns, self.block):
@@ -195,7 +168,7 @@ class Sweeps:
         return end
 
     def screen_known(self, scores: np.ndarray, hard_cap: float, totals: np.ndarray) -> int:
-        """Screen all rows by whole scores (n, R) that somebody has computed."""
+        """Screen all rows by known scores (n, R), the constant included."""
         S, shift = np.ascontiguousarray(scores.T), np.zeros(scores.shape[1])
         return int(screen(S, shift, self.everyone, self.duals, self.queue, 0, hard_cap, totals))
 
@@ -272,13 +245,13 @@ class Sweeps:
         return steps, end
 
     def go(self, end: int, target: float, most: int, relative: float) -> int:
-        """The passes between two checks; near the tolerance the last few are calm ones."""
+        """The passes between two checks; near the tolerance the last few are under-relaxed."""
         hard_cap = self.hard_cap()
-        near = relative <= CALM_WITHIN * self.progress.stop.tol
-        calm = CALM[-min(len(CALM), most - 1) :] if near and most > 1 else ()
+        near = relative <= DAMPED_WITHIN * self.progress.stop.tol
+        damped = DAMPED[-min(len(DAMPED), most - 1) :] if near and most > 1 else ()
         packed = self.pack(end)
-        steps, end = self.passes(end, target, most - len(calm), hard_cap, packed=packed)
-        for relaxation in calm:
+        steps, end = self.passes(end, target, most - len(damped), hard_cap, packed=packed)
+        for relaxation in damped:
             if not end or self.progress.why_stop():
                 break
             made, end = self.passes(end, -1.0, 1, hard_cap, relaxation, packed)
@@ -321,21 +294,22 @@ class Sweeps:
             rows = slice(int(c), n, k)
             end = self.screen(rows, 0, hard_cap, empty_totals())
             self.passes(end, np.inf, 1, hard_cap)
-            if self.progress.deadline.why_stop(0):
+            if self.progress.why_end():
                 break
         self.progress.iterations = before + 1
 
-    def check(self) -> tuple[float, float, int, float]:
-        """Primal, dual, length of the new queue, and the sum of gaps; lists are written anew."""
+    def check(self) -> Checked:
+        """Primal, dual and the queue of the next passes; lists are written anew."""
         totals = empty_totals()
         hard_cap = self.hard_cap()
         self.progress.work += self.check_cost
-        end = self.screen_all(hard_cap, totals)
+        self.end = self.screen_all(hard_cap, totals)
+        self.gap = float(totals[GAP])
         margin = totals[MARGIN] + 1.0
         norm2, cross = self.products()
-        primal, dual = values(self.problem, norm2, totals[LOSS], totals[OWN] - cross, margin)
-        self.merit = merit(primal, margin, norm2)
-        return primal, dual, end, totals[GAP]
+        own = totals[OWN] - cross
+        primal, dual = values_of_sums(self.problem, norm2, totals[LOSS], own, margin)
+        return Checked(primal, dual, merit(primal, margin, norm2), self.end)
 
     def rescale(self) -> None:
         """The dual of the hard margin is a cone: go to the best multiple of the point (1.12)."""
@@ -349,108 +323,96 @@ class Sweeps:
         self.matrix[:] *= factor
         self.field.constant[:] *= factor
 
-    # -- the run -----------------------------------------------------------------------------
+    # -- rounds ------------------------------------------------------------------------------
 
-    def run(self) -> Solution:
-        progress, problem, stop = self.progress, self.problem, self.progress.stop
-        if self.is_cold:
-            self.first_pass()
-        refreshed_at = -1
-        self.latest = None
-        leap = PlainLeap(problem, progress)
-        while True:
-            primal, dual, end, gap = self.check()
-            relative = progress.record(primal, dual, end)
-            progress.keep_if_best(self.merit, self.support)
-            if relative <= stop.tol:
-                is_extra = self.is_worth_a_round(relative)
-                if is_extra:
-                    self.make_extra_round(gap, primal, end, relative)
-                support, tau = self.support()
-                judgement = progress.judged(support, tau)
-                if is_extra:
-                    found = judgement.certificate
-                    progress.record(found.primal, found.dual, end)
-                if judgement.certificate.relative_gap <= stop.tol:
-                    return progress.finish("converged", support, tau, judgement)
-                if refreshed_at == progress.steps:
-                    return progress.finish("stalled", support, tau, judgement)
-                refreshed_at = progress.steps
-                self.refresh()
-                continue
-            if is_not_separable(problem, dual):
-                return progress.finish("not_separable", *self.support())
-            reason = progress.why_stop()
-            if reason is None and leap.is_worth_it():
-                point = leap.point(dual, float(self.duals.tau.max(initial=0.0)))
-                if point is not None:
-                    self.duals.tau[:] = point
-                    self.duals.n_active[:] = 0  # the lists know nothing of this point
-                    self.refresh()
-                    continue
-            if reason is None:
-                if not self.make_round(gap, primal, end, relative):
-                    if refreshed_at == progress.steps:
-                        reason = "stalled"
-                    refreshed_at = progress.steps
-                    self.refresh()
-                if problem.is_hard:
-                    self.rescale()
-            if reason is not None:
-                return progress.finish(reason, *self.support())
+    def advance(self, checked: Checked) -> bool:
+        moved = not self.is_rejected and self.make_round(checked)
+        self.is_rejected = False
+        if not moved:
+            if self.refreshed_at == self.progress.steps:
+                return False
+            self.refreshed_at = self.progress.steps
+            self.refresh()
+        if self.problem.is_hard:
+            self.rescale()
+        return True
 
-    def is_worth_a_round(self, relative: float) -> bool:
-        """Whether one more round costs next to nothing beside what was spent: then it is made."""
-        marks, is_good = self.progress.marks, relative <= _GOOD * self.progress.stop.tol
+    def rejected(self, judgement: Judgement) -> None:
+        self.is_rejected = True
+
+    def adopt(self, point: DualPoint) -> None:
+        self.duals.tau[:] = point.tau(self.problem)
+        self.duals.n_active[:] = 0  # the lists know nothing of this point
+        self.refresh()
+
+    def largest_weight(self) -> float:
+        return float(self.duals.tau.max(initial=0.0))
+
+    def last_round(self, checked: Checked) -> bool:
+        """One more round where it costs next to nothing beside what was spent."""
+        marks = self.progress.marks
+        is_good = checked.relative_gap <= _GOOD * self.progress.stop.tol
         if self.has_extra or is_good or not self.gives_extra or len(marks) < 2:
             return False
-        if isinstance(self.progress, RememberingProgress) or self.problem.is_hard:
+        if self.remembers or self.problem.is_hard:
             return False  # the judge has been asked already; points of a cone have no middle
         self.has_extra = True
         spent = marks[-1][0]
-        return spent - marks[-2][0] <= _CHEAP * spent and self.progress.why_stop() is None
+        if spent - marks[-2][0] > _CHEAP * spent or self.progress.why_stop() is not None:
+            return False
+        self.make_extra_round(checked)
+        return True
 
-    def make_round(self, gap: float, primal: float, end: int, relative: float) -> int:
-        """Passes until the next check should be made; the steps that moved something."""
-        target = self.target(gap, primal, end)
+    def make_round(self, checked: Checked) -> bool:
+        """Passes until the next check should be made; whether a step moved something."""
+        target, relative = self.target(checked.primal), checked.relative_gap
         left = self.progress.stop.max_iter - self.progress.iterations
-        return self.go(end, target, min(self.until_check(relative), left), relative)
+        return self.go(self.end, target, min(self.until_check(relative), left), relative) > 0
 
-    def make_extra_round(self, gap: float, primal: float, end: int, relative: float) -> None:
+    def make_extra_round(self, checked: Checked) -> None:
         """Passes, and then the middle between the points before and after them.
 
         P is convex and D concave, so the gap of the middle is at most the mean of the two; it is
         less by what the noise of single steps in the margins cancels out, a fifth as a rule.
         """
         field, tau, M = self.field, self.duals.tau, self.matrix
-        rows = self.queue[:end].copy()
+        rows = self.queue[: self.end].copy()
         before, M_before, constant_before = tau[rows], M.copy(), field.constant.copy()
-        self.make_round(gap, primal, end, relative)
+        self.make_round(checked)
         tau[rows] = 0.5 * (tau[rows] + before)
         self.duals.n_active[rows] = 0  # the lists know nothing of this point
         M[:] = 0.5 * (M + M_before)
         field.constant[:] = 0.5 * (field.constant + constant_before)
 
-    def target(self, gap: float, primal: float, end: int) -> float:
+    def target(self, primal: float) -> float:
         """The estimated gap at which the next check is worth its price."""
-        visits = float(self.duals.n_active[self.queue[:end]].sum())
+        visits = float(self.duals.n_active[self.queue[: self.end]].sum())
         checks_cost_more = self.visit_cost * visits < self.check_cost
         shares = _WHEN_CHECKS_COST_MORE if checks_cost_more else _WHEN_PASSES_COST_MORE
         if self.problem.is_hard:
-            return shares[0] * gap
-        return max(shares[0] * gap, shares[1] * self.progress.stop.tol * primal)
+            return shares[0] * self.gap
+        return max(shares[0] * self.gap, shares[1] * self.progress.stop.tol * primal)
 
-    def support(self) -> tuple[np.ndarray, np.ndarray]:
+    def point(self) -> DualPoint:
         flat = self.duals.tau.ravel()
         own = flat.take(self.everyone * self.problem.n_prototypes + self.problem.own)
         support = np.flatnonzero(own)
-        return support, self.duals.tau.take(support, axis=0)
+        tau = self.duals.tau.take(support, axis=0)
+        return DualPoint.from_tau(support, tau, self.problem.own[support])
+
+
+def stand_in_cap(problem: Problem, tau: np.ndarray) -> float:
+    """Stands for an infinite C in estimates of the gap: twice the largest weight so far."""
+    if not problem.is_hard:
+        return 0.0
+    largest = float(tau.max(initial=0.0))
+    return 2.0 * largest if largest > 0.0 else 1.0
 
 
 def _is_large(problem: Problem) -> bool:
     """Whether a product with the data costs so much that the judge's own should be the last check.
 
-    On small data the judge is dearer than a check, and it is often asked too early; scores of all
+    On small data the judge costs more than a check, and it is often asked too early; scores of all
     patterns must be small beside the data.
     """
     X = problem.rows

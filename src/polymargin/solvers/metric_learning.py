@@ -10,9 +10,9 @@ alternation between prototypes and metric, akin to multi-task feature learning (
 Pontil, Machine Learning 73 (2008) 243-272; there A is the square root of the second moment).  The
 scale s keeps the meaning of C: the prototypes that were found cost as much as before.
 
-The first assignment teaches a first metric.  Annealing begins in it; at a temperature of .15 C
-the assignment reached teaches the metric that stays, again by its static problem without a metric
-(prototypes that were found in a metric would teach a narrower one).
+The first assignment gives a first metric.  Annealing begins in it; at a temperature of .15 C the
+assignment reached gives the metric that stays, again by its static problem without a metric
+(prototypes that were found in a metric would give a narrower one).
 
 A machine in the metric is the plain machine on the rows x A^{1/2}: solvers and judge know nothing
 of it.  Its prototypes m act on features as m A^{1/2}, so a fitted model is as small and as fast as
@@ -21,26 +21,26 @@ any other.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from polymargin.problem.annealing import Schedule
 from polymargin.problem.problem import Problem
-from polymargin.solvers.history import History, OuterCheck, Watcher
-from polymargin.solvers.run import Deadline, Stop, deferred_interrupt
+from polymargin.solvers.history import OuterCheck, Watcher
+from polymargin.solvers.run import Run, deferred_interrupt
 
 if TYPE_CHECKING:
     from polymargin.solvers.prototypes import PrototypeSolution
 
-__all__ = ["METRICS", "Lesson", "Metric", "learn_metric", "prototype_metric"]
+__all__ = ["METRICS", "LearnedMetric", "Metric", "learn_metric", "prototype_metric"]
 
 METRICS = ("euclidean", "learned")
 
 _SHRINKAGE = 0.1  # lambda: anything from .03 to .5 did as well on folds of USPS and LETTER
 _WARM = 0.15  # temperature, in multiples of C, at which the metric is learnt a second time
-_ROUGH_TOL, _ROUGHER = 0.01, 10.0  # the problems that teach: at most this gap, times the user's
+_ROUGH_TOL, _ROUGHER = 0.01, 10.0  # the problems behind a metric: this gap at most, times tol
 _STATIC_SHARE, _HOT_SHARE = 0.125, 0.25  # of time and passes: each static problem, the hot draws
 _MOST_FEATURES = 4000  # A has a square of them, and its root takes their cube
 
@@ -62,11 +62,11 @@ class Metric:
         return np.ascontiguousarray(X @ self.root.astype(X.dtype))
 
     def prototypes(self, W: np.ndarray) -> np.ndarray:
-        """What prototypes that act on features are among such rows."""
+        """Map prototypes from feature space to the transformed rows (W A^-1/2)."""
         return np.linalg.solve(self.root, W.T).T
 
     def on_features(self, W: np.ndarray) -> np.ndarray:
-        """What prototypes of such rows are among features; the inverse of ``prototypes``."""
+        """Map prototypes of the transformed rows to feature space (W A^1/2)."""
         return W @ self.root
 
     def problem(self, problem: Problem) -> Problem:
@@ -74,7 +74,7 @@ class Metric:
         centre = problem.centre
         if centre is not None:
             centre = (self.prototypes(centre[0]), centre[1])
-        return replace(problem, X=self.rows(problem.X), centre=centre)
+        return problem.changed(X=self.rows(problem.X), centre=centre)
 
 
 def prototype_metric(W: np.ndarray) -> Metric:
@@ -89,7 +89,7 @@ def prototype_metric(W: np.ndarray) -> Metric:
 
 
 @dataclass(frozen=True)
-class Lesson:
+class LearnedMetric:
     """A metric and what was done for it: the assignment so far, the annealing that is left.
 
     ``found`` is the best model so far, in this metric, of a fit that has to end now.
@@ -102,64 +102,46 @@ class Lesson:
     found: PrototypeSolution | None = None
 
 
-class _Teacher:
+class _RoughSolves:
     """Rough solves on the clock of the fit, each with a part of its time and passes."""
 
-    def __init__(
-        self, seed: Any, cache_mb: float, deadline: Deadline, watchers: tuple[Watcher, ...]
-    ) -> None:
-        self.seed = seed
-        self.cache_mb = cache_mb
-        self.deadline = deadline
-        self.watchers = watchers
+    def __init__(self, run: Run, watchers: tuple[Watcher, ...]) -> None:
+        self.run, self.watchers = run, watchers
         self.passes = 0
 
     def static(self, problem: Problem) -> PrototypeSolution:
+        """The static problem of the assignment."""
         return self.solve(problem, None, _STATIC_SHARE)
 
     def solve(self, problem: Problem, schedule: Schedule | None, share: float) -> PrototypeSolution:
         from polymargin.solvers.prototypes import solve_prototypes
 
-        stop, now = self.deadline.stop, self.deadline.seconds
-        rough = Stop(
-            min(_ROUGH_TOL, _ROUGHER * stop.tol),
-            max(1, int(share * stop.max_iter)),
-            None if stop.max_time is None else now + share * stop.max_time,
-        )
-        clock = Deadline(rough)
-        clock.started = self.deadline.started
-        clock.interrupted = self.deadline.interrupted
-        # passes write to the assignment
-        copy = replace(problem, own=problem.own.copy())
-        history = History(self.watchers, OuterCheck)
-        is_static = schedule is None
-        with deferred_interrupt(clock):
-            found = solve_prototypes(
-                copy, rough, history, schedule, is_static, self.seed, self.cache_mb, clock
-            )
-        self.deadline.interrupted = clock.interrupted
+        tol = min(_ROUGH_TOL, _ROUGHER * self.run.stop.tol)
+        part = self.run.part(share, tol=tol).watched_by(self.watchers, OuterCheck)
+        with deferred_interrupt(part.clock):
+            found = solve_prototypes(problem, part, schedule, is_static=schedule is None)
         self.passes += found.solution.iterations
         return found
 
+    def cut_short(self, metric: Metric, found: PrototypeSolution) -> LearnedMetric:
+        """What there is when the fit has to end while its metric is learned."""
+        found.solution.status = self.run.why_end() or found.solution.status
+        return LearnedMetric(metric, found.own, None, self.passes, found)
+
 
 def learn_metric(
-    problem: Problem,
-    schedule: Schedule | None,
-    seed: Any,
-    cache_mb: float,
-    deadline: Deadline,
-    watchers: tuple[Watcher, ...] = (),
-) -> Lesson:
+    problem: Problem, run: Run, schedule: Schedule | None, watchers: tuple[Watcher, ...] = ()
+) -> LearnedMetric:
     """The metric of the first assignment; with annealing, again of a warm one.
 
     Parameters
     ----------
+    problem : Problem
+    run : Run
+        Of the whole fit: learning the metric takes half of its time and passes at most.
     schedule : Schedule or None
         The annealing of the fit.  Its draws above a temperature of .15 C take place in the first
         metric, the others are left.
-    deadline : Deadline
-        Of the whole fit: lessons take half of its time and passes at most, and it hears of a
-        Ctrl-C.
     watchers : functions of (check, snapshot)
         See the checks of the draws.
     """
@@ -169,26 +151,26 @@ def learn_metric(
             f"metric='learned' allows at most {_MOST_FEATURES} features, X has {d}; use "
             "metric='euclidean', or fewer features (PCA, TruncatedSVD)."
         )
-    teacher = _Teacher(seed, cache_mb, deadline, watchers)
-    found = teacher.static(problem)
-    if deadline.why_end() is not None:
-        return _cut_short(Metric.of(np.eye(d)), found, teacher)
+    rough = _RoughSolves(run, watchers)
+    found = rough.static(problem)
+    if run.why_end() is not None:
+        return rough.cut_short(Metric.of(np.eye(d)), found)
     metric = _metric_of(found)
     if schedule is None or problem.has_one_prototype_per_class:
-        return Lesson(metric, problem.own, schedule, teacher.passes)
+        return LearnedMetric(metric, problem.own, schedule, rough.passes)
     hot = schedule.temperatures > _WARM
     if not hot.any():
-        return Lesson(metric, problem.own, schedule, teacher.passes)
+        return LearnedMetric(metric, problem.own, schedule, rough.passes)
     warm_up = schedule._replace(temperatures=schedule.temperatures[hot])
-    found = teacher.solve(metric.problem(problem), warm_up, _HOT_SHARE)
-    if deadline.why_end() is not None:
-        return _cut_short(metric, found, teacher)
-    again = teacher.static(replace(problem, own=found.own))
-    if deadline.why_end() is not None:
+    found = rough.solve(metric.problem(problem), warm_up, _HOT_SHARE)
+    if run.why_end() is not None:
+        return rough.cut_short(metric, found)
+    again = rough.static(problem.changed(own=found.own))
+    if run.why_end() is not None:
         # the model of the draws: nothing is solved in the new metric yet
-        return _cut_short(metric, found, teacher)
+        return rough.cut_short(metric, found)
     left = schedule._replace(temperatures=schedule.temperatures[~hot])
-    return Lesson(_metric_of(again), found.own, left, teacher.passes)
+    return LearnedMetric(_metric_of(again), found.own, left, rough.passes)
 
 
 def _metric_of(found: PrototypeSolution) -> Metric:
@@ -196,9 +178,3 @@ def _metric_of(found: PrototypeSolution) -> Metric:
     judgement = found.solution.judgement
     assert judgement.W is not None  # linear kernels have prototypes
     return prototype_metric(judgement.W * judgement.scale)
-
-
-def _cut_short(metric: Metric, found: PrototypeSolution, teacher: _Teacher) -> Lesson:
-    """What there is when the fit has to end during a lesson."""
-    found.solution.status = teacher.deadline.why_end() or found.solution.status
-    return Lesson(metric, found.own, None, teacher.passes, found)

@@ -1,7 +1,8 @@
-"""Where the scores of the multi-prototype machine live: one stage for each kind of kernel.
+"""Where the scores of the multi-prototype machine live: one class for each kind of kernel.
 
-A stage shows finished scores block by block, restores feasibility after a reassignment, makes
-passes and solves the static problem of the present assignment.
+It shows finished scores block by block, restores feasibility after a reassignment, makes passes and
+solves the static problem of the present assignment, which is ``problem.own``: an array that the
+alternation owns and changes.
 """
 
 from __future__ import annotations
@@ -11,27 +12,33 @@ from typing import Any
 
 import numpy as np
 
-from polymargin.compiled.fields import KernelField
 from polymargin.compiled.reassignment import restore
+from polymargin.problem.point import DualPoint
 from polymargin.problem.problem import Problem, row_blocks
-from polymargin.solvers.history import History
-from polymargin.solvers.kernel import WorkingSet, solve_kernel
+from polymargin.solvers import solve
+from polymargin.solvers.driver import Progress, Solution, drive
+from polymargin.solvers.kernel import WorkingSet
 from polymargin.solvers.linear import Sweeps
 from polymargin.solvers.linear_fields import unpack
-from polymargin.solvers.precision import row_dtype
-from polymargin.solvers.run import Deadline, Progress, Solution, Stop
+from polymargin.solvers.run import Run
 
-__all__ = ["KernelStage", "LinearStage"]
+__all__ = ["AssignedKernelScores", "AssignedLinearScores"]
 
 _MANY_PASSES, _FEW = 4, 0.5  # passes that pay for packing up to this share of the rows
 
 
-class LinearStage:
+class _StaticSweeps(Sweeps):
+    """Static problems are solved many times: the scores of all patterns are not kept."""
+
+    may_remember = False
+
+
+class AssignedLinearScores:
     """Explicit prototypes: scores are products with prototypes frozen at the start of a step."""
 
-    def __init__(self, problem: Problem, stop: Stop, seed: Any, deadline: Deadline) -> None:
-        self.problem = problem
-        self.sweeps = Sweeps(problem, stop, History(), None, seed, deadline)
+    def __init__(self, problem: Problem, run: Run) -> None:
+        self.problem, self.run = problem, run
+        self.sweeps = _StaticSweeps(problem, run.part())
         self.duals = self.sweeps.duals
         self.queue = self.sweeps.queue
         self.random = self.sweeps.random
@@ -40,14 +47,12 @@ class LinearStage:
     def progress(self) -> Progress:
         return self.sweeps.progress
 
-    @property
-    def field(self) -> Any:
-        return self.sweeps.field
-
     def products(self) -> tuple[float, float]:
+        """||M||^2 and the product with the centre."""
         return self.sweeps.products()
 
     def blocks(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Patterns, their scores (R, k) and what to add to them."""
         sweeps = self.sweeps
         frozen = sweeps.frozen()
         for rows in row_blocks(self.problem.n_patterns, sweeps.block):
@@ -56,9 +61,11 @@ class LinearStage:
             yield patterns, scores, (frozen.constant * frozen.scale).astype(scores.dtype)
 
     def restore(self, moved: np.ndarray, begin: int, end: int, zeroing: bool) -> None:
-        restore(self.field, self.duals, moved, begin, end, zeroing)
+        """Make the variables of moved examples feasible for their new prototypes."""
+        restore(self.sweeps.field, self.duals, moved, begin, end, zeroing)
 
     def passes(self, end: int, most: int) -> None:
+        """Passes over the queue of the last screening."""
         sweeps = self.sweeps
         most = min(most, self.progress.stop.max_iter - self.progress.iterations)
         if most > 0:
@@ -66,38 +73,27 @@ class LinearStage:
             sweeps.passes(end, -1.0, most, 0.0, packed=packed)
             unpack(sweeps.field, packed)
 
-    def settle(self, stop: Stop) -> Solution:
+    def settle(self, tol: float) -> Solution:
         """Solve the static problem from where it stands; the state is the solution after."""
-        sweeps = self.sweeps
-        before = sweeps.progress
-        sweeps.progress = Progress(self.problem, stop, History(), sweeps.support, before.deadline)
-        sweeps.is_cold, sweeps.rate = before.steps == 0, None
-        sweeps.progress.iterations = before.iterations
-        sweeps.progress.steps = before.steps
-        return sweeps.run()
+        before = self.progress
+        return drive(self.sweeps, self.run.part(tol=tol), before.iterations, before.steps)
 
-    def support(self) -> tuple[np.ndarray, np.ndarray]:
-        return self.sweeps.support()
+    def point(self) -> DualPoint:
+        """The present point."""
+        return self.sweeps.point()
 
-    def load(self, support: np.ndarray, tau: np.ndarray) -> None:
-        self.duals.tau[:] = 0.0
-        self.duals.tau[support] = tau
-        self.duals.n_active[:] = 0
-        self.sweeps.refresh()
+    def place(self, point: DualPoint) -> None:
+        """Go to another point."""
+        self.sweeps.adopt(point)
 
 
-class KernelStage:
+class AssignedKernelScores:
     """Scores of all patterns for all prototypes, kernel rows in bounded memory."""
 
-    def __init__(
-        self, problem: Problem, stop: Stop, seed: Any, deadline: Deadline, cache_mb: float
-    ) -> None:
-        self.problem = problem
-        self.seed = seed
-        self.cache_mb = cache_mb
-        self.set = WorkingSet(problem, stop, History(), None, seed, cache_mb, deadline)
-        self.set.first = np.arange(problem.n_patterns)
-        self.set.prepare(row_dtype(problem, stop.tol))
+    def __init__(self, problem: Problem, run: Run) -> None:
+        self.problem, self.run = problem, run
+        self.set = WorkingSet(problem, run.part())
+        self.set.open(self.set.progress, np.arange(problem.n_patterns))
         self.random = self.set.random
 
     @property
@@ -113,25 +109,24 @@ class KernelStage:
     def progress(self) -> Progress:
         return self.set.progress
 
-    @property
-    def field(self) -> Any:
-        pool = self.set.pool
-        return KernelField(pool.rows, pool.slot, self.set.F, len(pool.ids), pool.used, pool.tick)
-
     def products(self) -> tuple[float, float]:
+        """||M||^2, and 0: kernels have no centre."""
         return max(float((self.set.duals.tau * self.set.F.T).sum()), 0.0), 0.0
 
     def blocks(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Patterns, their scores (R, k) and what to add to them."""
         F = self.set.F
         yield self.set.everyone, F, np.zeros(len(F), dtype=F.dtype)
 
     def restore(self, moved: np.ndarray, begin: int, end: int, zeroing: bool) -> None:
+        """Make the variables of moved examples feasible for their new prototypes."""
         while begin < end:
-            begin = restore(self.field, self.duals, moved, begin, end, zeroing)
+            begin = restore(self.set.field(), self.duals, moved, begin, end, zeroing)
             if begin < end:
                 self.set.pool.fetch(np.unique(moved[begin : begin + 64, 0][: end - begin]))
 
     def passes(self, end: int, most: int) -> None:
+        """Passes over the violating patterns."""
         self.set.duals.own[:] = self.problem.own
         for _ in range(most):
             end, _ = self.set.screen()
@@ -139,26 +134,21 @@ class KernelStage:
                 break
             self.set.visit(end, 0.0)
 
-    def settle(self, stop: Stop) -> Solution:
-        tau = self.set.duals.tau
+    def settle(self, tol: float) -> Solution:
+        """Solve the static problem from where it stands; the state is the solution after."""
         progress = self.progress
-        solution = solve_kernel(
-            self.problem, stop, History(), tau, self.seed, self.cache_mb, progress.deadline
-        )
+        solution = solve(self.problem, self.run.part(tol=tol), self.point())
         progress.iterations += solution.iterations
         solution.iterations = progress.iterations
-        if progress.deadline.why_end() is None:
-            self.load(solution.support, solution.tau)
+        if progress.why_end() is None:
+            self.place(solution.point)
         return solution
 
-    def support(self) -> tuple[np.ndarray, np.ndarray]:
+    def point(self) -> DualPoint:
+        """The present point."""
         self.set.duals.own[:] = self.problem.own
-        return self.set.support()
+        return self.set.point()
 
-    def load(self, support: np.ndarray, tau: np.ndarray) -> None:
-        duals = self.set.duals
-        duals.own[:] = self.problem.own
-        duals.tau[:] = 0.0
-        duals.tau[support] = tau
-        duals.n_active[:] = 0
-        self.set.refresh()
+    def place(self, point: DualPoint) -> None:
+        """Go to another point."""
+        self.set.place(point, self.problem.own)

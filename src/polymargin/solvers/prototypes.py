@@ -14,11 +14,11 @@ reassignment lowers a slack by more than ``tol``; the static problem is certifie
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
-from polymargin.certificate.certificate import Energy, energy
+from polymargin.certificate.energy import Energy, energy
+from polymargin.certificate.judge import judge
 from polymargin.compiled.pattern_descent import screen
 from polymargin.compiled.reassignment import pulls, reassign
 from polymargin.compiled.totals import (
@@ -30,12 +30,16 @@ from polymargin.compiled.totals import (
     empty_totals,
 )
 from polymargin.problem.annealing import Schedule
+from polymargin.problem.point import DualPoint
 from polymargin.problem.problem import OutOfTimeError, Problem
-from polymargin.solvers.history import AnyCheck, History, OuterCheck
-from polymargin.solvers.prototype_scores import KernelStage, LinearStage
-from polymargin.solvers.run import Deadline, Progress, Solution, Stop
+from polymargin.solvers.costs import judge_seconds
+from polymargin.solvers.driver import Solution
+from polymargin.solvers.history import AnyCheck, OuterCheck
+from polymargin.solvers.method import unjudged
+from polymargin.solvers.prototype_scores import AssignedKernelScores, AssignedLinearScores
+from polymargin.solvers.run import Run
 
-__all__ = ["PrototypeSolution", "solve_prototypes"]
+__all__ = ["PrototypeSolution", "solve_prototypes", "with_energy"]
 
 _MOST_SWEEPS = 20  # of the rule "until the energy falls"
 _ROUNDS, _LAST_ROUNDS = 50, 2  # greedy rounds at most, alone and after annealing
@@ -59,72 +63,71 @@ class PrototypeSolution:
 
 
 def solve_prototypes(
-    problem: Problem,
-    stop: Stop,
-    history: History,
-    schedule: Schedule | None,
-    is_static: bool = False,
-    seed: Any = 0,
-    cache_mb: float = 1000.0,
-    deadline: Deadline | None = None,
+    problem: Problem, run: Run, schedule: Schedule | None, is_static: bool = False
 ) -> PrototypeSolution:
-    """Train from the assignment ``problem.own``, which ends as the one that was found.
+    """Train from the assignment ``problem.own``.
 
     Parameters
     ----------
+    problem : Problem
+    run : Run
     schedule : Schedule or None
         Temperatures of the annealing; None goes straight to greedy rounds.
     is_static : bool
         Keep the initial assignment.
     """
-    run = _Alternation(problem, stop, history, schedule, seed, deadline)
+    work = _Alternation(problem, run, schedule)
     try:
-        run.begin(cache_mb)
+        work.begin()
         # one prototype per class: nothing to assign
-        return run.static() if is_static or problem.has_one_prototype_per_class else run.run()
+        return work.static() if is_static or problem.has_one_prototype_per_class else work.run_all()
     except OutOfTimeError:
-        return run.interrupted(run.deadline.why_end() or "max_time")
+        return work.interrupted(run.why_end() or "max_time")
+
+
+def with_energy(solution: Solution, run: Run) -> PrototypeSolution:
+    """A solved static problem with its whole energy, as far as the time allows."""
+    problem, judgement = solution.problem, solution.judgement
+    found = None
+    is_known = problem.is_hard or not np.isinf(judgement.certificate.relative_gap)
+    if is_known and run.clock.has_left(judge_seconds(problem, len(solution.support))):
+        found = energy(problem, solution.point, judgement.norm2, judgement.scale)
+    is_stationary = (
+        found is not None and solution.status == "converged" and found.excess <= 2.0 * run.stop.tol
+    )
+    return PrototypeSolution(solution, problem.own, found, is_stationary)
 
 
 # -- the alternation ---------------------------------------------------------------------------
 
 
 class _Alternation:
-    def __init__(
-        self,
-        problem: Problem,
-        stop: Stop,
-        history: History,
-        schedule: Schedule | None,
-        seed: Any,
-        deadline: Deadline | None,
-    ) -> None:
+    """The state of the alternation: ``self.problem.own`` is a copy that it changes in place."""
+
+    scores: AssignedLinearScores | AssignedKernelScores | None = None
+
+    def __init__(self, problem: Problem, run: Run, schedule: Schedule | None) -> None:
         n = problem.n_patterns
-        self.problem = problem
-        self.stop = stop
-        self.history = history
+        self.problem = problem.changed(own=problem.own.copy())
+        self.own = self.problem.own
+        self.run = run
+        self.stop, self.history = run.stop, run.history
         self.schedule = schedule
-        self.deadline = Deadline(stop) if deadline is None else deadline
-        self.seed = seed
-        self.stage: LinearStage | KernelStage
-        self.has_begun = False
         n_classes = int(problem.prototype_class[-1]) + 1
         self.first = np.searchsorted(problem.prototype_class, np.arange(n_classes + 1))
         self.winner = np.empty(n, dtype=np.int64)
         self.moved = np.empty((n, 2), dtype=np.int64)
         self.best_energy = np.inf
-        self.best_own = problem.own.copy()
-        self.snapshot: tuple[float, np.ndarray, np.ndarray, np.ndarray] | None = None
+        self.best_own = self.own.copy()
+        self.energy_now = np.inf
+        self.snapshot: tuple[float, np.ndarray, DualPoint] | None = None
         self.snapshot_at = 0.0
 
-    def begin(self, cache_mb: float) -> None:
-        """Make the stage; kernel rows may take longer than there is time."""
-        problem, stop = self.problem, self.stop
-        if problem.kernel.is_linear:
-            self.stage = LinearStage(problem, stop, self.seed, self.deadline)
-        else:
-            self.stage = KernelStage(problem, stop, self.seed, self.deadline, cache_mb)
-        self.has_begun = True
+    def begin(self) -> None:
+        """Make the scores; kernel rows may take longer than there is time."""
+        is_linear = self.problem.kernel.is_linear
+        kind = AssignedLinearScores if is_linear else AssignedKernelScores
+        self.scores = self.stage = kind(self.problem, self.run)
 
     # -- one step ----------------------------------------------------------------------------
 
@@ -139,7 +142,7 @@ class _Alternation:
         norm2, cross = stage.products()
         moved = queued = 0
         balance = 0.0 if self.schedule is None else self.schedule.balance
-        pull = pulls(self.problem.own, duals.cap, self.first, balance)
+        pull = pulls(self.own, duals.cap, self.first, balance)
         for patterns, scores, shift in stage.blocks():
             end = reassign(
                 scores,
@@ -182,7 +185,7 @@ class _Alternation:
         primal, dual = self.static_now, own - 0.5 * norm2
         relative = max(primal - dual, 0.0) / primal if primal > 0.0 else 0.0
         check = OuterCheck(
-            self.deadline.seconds,
+            self.run.seconds,
             progress.iterations,
             primal,
             dual,
@@ -193,28 +196,23 @@ class _Alternation:
             self.energy_now,
             changed,
         )
-        try:
-            if self.history.record(check, self.stage.support):
-                self.deadline.interrupted = True
-        except KeyboardInterrupt:
-            self.deadline.interrupted = True
+        progress.tell(check, self.stage.point, self.history)
 
     def keep_snapshot(self) -> None:
         """A copy of the dual point now and then, for a fit that has to end early."""
-        now = self.deadline.seconds
+        now = self.run.seconds
         if now - self.snapshot_at < _SNAPSHOT_SECONDS:
             return
         self.snapshot_at = now
         if self.snapshot is None or self.energy_now < self.snapshot[0]:
-            support, tau = self.stage.support()
-            self.snapshot = (self.energy_now, self.problem.own.copy(), support, tau)
+            self.snapshot = (self.energy_now, self.own.copy(), self.stage.point())
 
     # -- the run -----------------------------------------------------------------------------
 
     def static(self) -> PrototypeSolution:
-        return self.closed(self.stage.settle(self.stop))
+        return self.closed(self.stage.settle(self.stop.tol))
 
-    def run(self) -> PrototypeSolution:
+    def run_all(self) -> PrototypeSolution:
         reason = None
         if self.schedule is not None:
             reason = self.anneal() or self.cool()
@@ -244,7 +242,7 @@ class _Alternation:
                 seconds=last.seconds, iteration=last.iteration, steps=last.steps
             )
             a, b = b, a
-        self.problem.own[:] = b.own
+        self.own[:] = b.own
         return b
 
     def exchange(self, found: PrototypeSolution) -> PrototypeSolution:
@@ -264,13 +262,13 @@ class _Alternation:
                     own = found.own.copy()
                     own[i] = r
                     self.go_to(own)
-                    other = self.closed(self.stage.settle(self.stop))
+                    other = self.closed(self.stage.settle(self.stop.tol))
                     last = self.history.checks.pop()
                     enough = (1.0 - self.stop.tol) * found.energy.value
                     if other.energy is not None and other.energy.value < enough:
                         found, improves = other, True
                         self.history.checks[-1] = last
-        self.problem.own[:] = found.own
+        self.own[:] = found.own
         return found
 
     def is_worse_than_seen(self, value: float) -> bool:
@@ -314,15 +312,9 @@ class _Alternation:
 
     def go_to(self, own: np.ndarray) -> None:
         """Another assignment, the weights of the examples transferred."""
-        present = self.problem.own
-        at = np.flatnonzero(own != present)
-        duals = self.stage.duals
-        weight = duals.tau[at, present[at]]
-        duals.tau[at, present[at]] = 0.0
-        duals.tau[at, own[at]] = weight
-        self.problem.own[at] = own[at]
-        support, tau = self.stage.support()
-        self.stage.load(support, tau)
+        point = self.stage.point().assigned(own)
+        self.own[:] = own
+        self.stage.place(point)
 
     def cool(self) -> str | None:
         """Temperature zero with a few passes in between: nearly all that greedy rounds would do."""
@@ -343,7 +335,7 @@ class _Alternation:
         tol = max(self.stop.tol, rough)
         self.step(_GREEDY if reassigns_first else _KEEP)
         for _ in range(rounds):
-            solution = self.stage.settle(replace(self.stop, tol=tol))
+            solution = self.stage.settle(tol)
             reason = self.stage.progress.why_stop()
             if reason is not None and solution.judgement.certificate.relative_gap > self.stop.tol:
                 solution.status = reason  # solved as closely as this round asked, not as the user
@@ -355,60 +347,43 @@ class _Alternation:
                 break
             tol = max(self.stop.tol, closer * tol if changed else self.stop.tol)
         else:
-            solution = self.stage.settle(self.stop)
+            solution = self.stage.settle(self.stop.tol)
         return self.closed(solution)
 
     # -- the end -----------------------------------------------------------------------------
 
     def closed(self, solution: Solution) -> PrototypeSolution:
-        """With the whole energy, as far as the time allows."""
-        progress = Progress(
-            self.problem,
-            self.stop,
-            History(),
-            lambda: (solution.support, solution.tau),
-            self.deadline,
-        )
-        judgement = solution.judgement
-        found = None
-        is_known = self.problem.is_hard or not np.isinf(judgement.certificate.relative_gap)
-        if is_known and progress.can_judge(len(solution.support)):
-            found = energy(
-                self.problem, solution.support, solution.tau, judgement.norm2, judgement.scale
-            )
-        certificate = judgement.certificate
+        """With the whole energy; the solution keeps the assignment of this moment."""
+        problem = self.problem.changed(own=self.own.copy())
+        found = with_energy(replace(solution, problem=problem, history=self.history), self.run)
+        certificate = solution.judgement.certificate
         self.history.checks.append(
             OuterCheck(
-                self.deadline.seconds,
+                self.run.seconds,
                 solution.iterations,
                 certificate.primal,
                 certificate.dual,
                 certificate.relative_gap,
                 len(solution.support),
-                self.stage.progress.steps if self.has_begun else 0,
+                0 if self.scores is None else self.scores.progress.steps,
                 0.0,
-                np.nan if found is None else found.value,
+                np.nan if found.energy is None else found.energy.value,
                 0,
             )
         )
-        is_stationary = (
-            found is not None
-            and solution.status == "converged"
-            and found.excess <= 2.0 * self.stop.tol
-        )
-        solution.history = self.history
-        return PrototypeSolution(solution, self.problem.own.copy(), found, is_stationary)
+        return found
 
     def interrupted(self, reason: str) -> PrototypeSolution:
         """The better of the present point and the last snapshot, with its certificate."""
-        support, tau = np.empty(0, dtype=np.int64), np.empty((0, self.problem.n_prototypes))
+        point, iterations = DualPoint.zero(self.problem), 0
         if self.snapshot is not None and self.snapshot[0] < self.energy_now:
-            _, own, support, tau = self.snapshot
-            self.problem.own[:] = own
-        elif self.has_begun:
-            support, tau = self.stage.support()
-        quiet = Progress(self.problem, self.stop, History(), lambda: (support, tau), self.deadline)
-        if self.has_begun:
-            before = self.stage.progress
-            quiet.iterations, quiet.steps = before.iterations, before.steps
-        return self.closed(quiet.finish(reason, support, tau))
+            _, own, point = self.snapshot
+            self.own[:] = own
+        elif self.scores is not None:
+            point = self.scores.point()
+        if self.scores is not None:
+            iterations = self.scores.progress.iterations
+        in_time = self.run.clock.has_left(judge_seconds(self.problem, len(point.support)))
+        judgement = judge(self.problem, point) if in_time else unjudged(self.problem, point)
+        solution = Solution(self.problem, point, judgement, reason, iterations, self.history)
+        return self.closed(solution)

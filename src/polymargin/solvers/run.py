@@ -1,4 +1,8 @@
-"""What every solver shares: stop rules, the clock, Ctrl-C, the solution that comes back."""
+"""Run: how long and by which means a problem is solved (stop rule, clock, seed, memory, history).
+
+A ``Run`` is all that a solver is told beside the problem.  Parts of a longer piece of work get
+parts of its run: ``run.part(...)`` shares the clock and hears of the same Ctrl-C.
+"""
 
 from __future__ import annotations
 
@@ -13,29 +17,25 @@ from typing import Any
 
 import numpy as np
 
-from polymargin.certificate.certificate import (
-    Certificate,
-    Judgement,
-    certify,
-    judge,
-    rescaled_dual,
-    separated_primal,
-)
-from polymargin.problem.problem import Problem
-from polymargin.solvers.costs import judge_seconds
-from polymargin.solvers.history import AnyCheck, Check, History, Snapshot
+from polymargin.solvers.history import AnyCheck, Check, History, Watcher
 
-__all__ = ["HARD_MARGIN_LIMIT", "Deadline", "Progress", "Solution", "Stop", "deferred_interrupt"]
+__all__ = [
+    "HARD_MARGIN_LIMIT",
+    "Clock",
+    "Run",
+    "Stop",
+    "deferred_interrupt",
+    "seed_state",
+]
 
 HARD_MARGIN_LIMIT = 1e9
 """A hard-margin problem is called not separable once its certified lower bound D on the optimal
 value, times the largest K_ii (without the constant of a penalised intercept), exceeds this: the
 margin is then below 1/44000 of the radius."""
 
-
-_KEEP_AFTER = 1.1  # times the work at the last point that was kept
-_TOO_LATE = ("max_time", "max_iter", "stalled")  # no matter where the gap is within tol
-_GRACE = 0.4  # seconds that a fit may go on after it was told to end
+_GRACE_SECONDS = 0.4
+"""How long a fit may go on after it was told to end: time for a certificate against the promise
+of ``max_time``; below half a second users notice no delay."""
 
 
 @dataclass(frozen=True)
@@ -43,31 +43,33 @@ class Stop:
     """When to end: the relative gap, passes over the active patterns, seconds."""
 
     tol: float
-    max_iter: int
+    max_iter: int = 10**9
     max_time: float | None = None
 
 
-@dataclass
-class Solution:
-    """A dual point (rows ``support``), what the judge says of it, and how the run ended."""
+class Clock:
+    """The time of one fit: since when it runs, and whether Ctrl-C was pressed.
 
-    support: np.ndarray
-    tau: np.ndarray
-    judgement: Judgement
-    status: str
-    iterations: int
-    history: History
-    advice: str | None = None  # what a user could change, where the solver knows better
+    A clock of a part (``whole`` given) counts from the start of the whole and shares its Ctrl-C.
+    """
 
+    def __init__(self, max_time: float | None = None, whole: Clock | None = None) -> None:
+        self.max_time = max_time
+        self.whole = whole
+        self.started: float = time.perf_counter() if whole is None else whole.started
+        self.reserve = 0.0  # seconds set aside for the final certificate
+        self._interrupted = False
 
-class Deadline:
-    """The clock of one fit; ``why_stop`` names the reason to end now, if there is one."""
+    @property
+    def interrupted(self) -> bool:
+        return self._interrupted if self.whole is None else self.whole.interrupted
 
-    def __init__(self, stop: Stop) -> None:
-        self.started = time.perf_counter()
-        self.stop = stop
-        self.interrupted = False
-        self.reserve = 0.0  # seconds that the final certificate will take
+    @interrupted.setter
+    def interrupted(self, value: bool) -> None:
+        if self.whole is None:
+            self._interrupted = value
+        else:
+            self.whole.interrupted = value
 
     @property
     def seconds(self) -> float:
@@ -77,209 +79,141 @@ class Deadline:
         """Ctrl-C or the time limit, if it is one of them."""
         if self.interrupted:
             return "interrupted"
-        if self.stop.max_time is not None and self.seconds + self.reserve >= self.stop.max_time:
+        if self.max_time is not None and self.seconds + self.reserve >= self.max_time:
             return "max_time"
         return None
 
+    def keep_reserve(self, seconds: float) -> None:
+        """Set the time of a certificate aside, as long as it is a modest part of the whole."""
+        limit = self.max_time
+        self.reserve = seconds if limit and seconds <= 0.3 * limit else 0.0
+
+    def has_left(self, seconds: float) -> bool:
+        """Whether work of so many seconds fits into what is left of the time, or nearly so."""
+        if self.interrupted:
+            return seconds <= _GRACE_SECONDS
+        if self.max_time is None:
+            return True
+        return seconds <= max(self.max_time - self.seconds, 0.0) + _GRACE_SECONDS
+
+
+class Run:
+    """How a problem is solved.
+
+    Parameters
+    ----------
+    stop : Stop
+    seed : int or list of int
+        Order of visits.
+    cache_mb : float
+        Memory for kernel rows in megabytes.
+    n_jobs : int
+        Threads that a method may use beside those of kernel blocks (``problem.n_jobs``).
+    watchers : functions of (check, snapshot)
+        Told of every check, see ``History``.
+    kind : type of the entries of the history.
+    clock : Clock or None
+        A clock that runs already; None starts one.
+    """
+
+    def __init__(
+        self,
+        stop: Stop,
+        seed: Any = 0,
+        cache_mb: float = 1000.0,
+        n_jobs: int = 1,
+        watchers: tuple[Watcher, ...] = (),
+        kind: type[AnyCheck] = Check,
+        clock: Clock | None = None,
+    ) -> None:
+        self.stop = stop
+        self.seed = seed
+        self.cache_mb = cache_mb
+        self.n_jobs = n_jobs
+        self.history = History(watchers, kind)
+        self.clock = Clock(stop.max_time) if clock is None else clock
+
+    @property
+    def seconds(self) -> float:
+        return self.clock.seconds
+
+    @property
+    def interrupted(self) -> bool:
+        return self.clock.interrupted
+
+    def why_end(self) -> str | None:
+        """Ctrl-C or the time limit, if it is one of them."""
+        return self.clock.why_end()
+
     def why_stop(self, iterations: int) -> str | None:
-        reason = self.why_end()
-        if reason is not None:
-            return reason
-        if iterations >= self.stop.max_iter:
+        """The reason to end now: Ctrl-C, the time limit, or the passes made."""
+        reason = self.clock.why_end()
+        if reason is None and iterations >= self.stop.max_iter:
             return "max_iter"
-        return None
+        return reason
+
+    def part(
+        self,
+        share: float | None = None,
+        seed: Any = None,
+        cache_mb: float | None = None,
+        **stop: Any,
+    ) -> Run:
+        """A run for a part of the work, with a history of its own.
+
+        Parameters
+        ----------
+        share : float or None
+            The part of the whole's time and passes that it may take, from now; None: it ends with
+            the whole.
+        seed, cache_mb
+            None for the same.
+        stop
+            What else differs: ``tol``, ``max_iter``.
+        """
+        whole, clock = self.stop, self.clock
+        if share is not None:
+            stop.setdefault("max_iter", max(1, int(share * whole.max_iter)))
+            if whole.max_time is not None:
+                limit = clock.seconds + share * whole.max_time
+                stop["max_time"] = limit
+                clock = Clock(limit, clock)
+        return Run(
+            replace(whole, **stop),
+            self.seed if seed is None else seed,
+            self.cache_mb if cache_mb is None else cache_mb,
+            self.n_jobs,
+            clock=clock,
+        )
+
+    def watched_by(self, watchers: tuple[Watcher, ...], kind: type[AnyCheck] = Check) -> Run:
+        """The same run, its history told to others."""
+        self.history = History(watchers, kind)
+        return self
 
 
 @contextmanager
-def deferred_interrupt(deadline: Deadline) -> Iterator[None]:
+def deferred_interrupt(clock: Clock) -> Iterator[None]:
     """Turn the first Ctrl-C into a flag: nothing is left half-written; a second one raises."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     before = signal.getsignal(signal.SIGINT)
     if before is not signal.default_int_handler:
-        # somebody else (a server, a notebook) handles Ctrl-C: their business
+        # somebody else (a server, a notebook, an outer run) handles Ctrl-C: their business
         yield
         return
 
     def handler(number: int, frame: FrameType | None) -> None:
-        if deadline.interrupted:
+        if clock.interrupted:
             raise KeyboardInterrupt
-        deadline.interrupted = True
+        clock.interrupted = True
 
     signal.signal(signal.SIGINT, handler)
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-class Progress:
-    """Counts passes, keeps the history and the best dual point, and asks the judge at the end."""
-
-    def __init__(
-        self,
-        problem: Problem,
-        stop: Stop,
-        history: History,
-        snapshot: Snapshot,
-        deadline: Deadline | None = None,
-    ) -> None:
-        self.problem = problem
-        self.snapshot = snapshot
-        self.deadline = Deadline(stop) if deadline is None else deadline
-        self.stop = stop
-        self.history = history
-        self.iterations = 0
-        self.steps = 0
-        self.work = 0.0  # nominal seconds, the same on every machine
-        self.marks: list[tuple[float, float]] = []
-        self.best_merit = (2.0, 0.0)
-        self.best: tuple[np.ndarray, np.ndarray] | None = None
-        self.kept_work = 0.0
-        self.advice: str | None = None
-
-    def why_stop(self) -> str | None:
-        return self.deadline.why_stop(self.iterations)
-
-    def record(self, primal: float, dual: float, active: int) -> float:
-        """Note a check; the relative gap comes back."""
-        gap = max(primal - dual, 0.0)
-        relative = gap / primal if 0.0 < primal < np.inf else (0.0 if primal <= 0.0 else np.inf)
-        self.marks.append((self.work, relative))
-        try:
-            if self.history.record(self.entry(primal, dual, relative, active), self.snapshot):
-                self.deadline.interrupted = True
-        except KeyboardInterrupt:
-            self.deadline.interrupted = True
-        return relative
-
-    def entry(self, primal: float, dual: float, relative: float, active: int) -> AnyCheck:
-        """One line of the history."""
-        return Check(
-            self.deadline.seconds, self.iterations, primal, dual, relative, active, self.steps
-        )
-
-    def record_final(self, certificate: Certificate, active: int) -> None:
-        found = certificate
-        self.history.checks.append(self.entry(found.primal, found.dual, found.relative_gap, active))
-
-    def keep_if_best(self, merit: tuple[float, float], snapshot: Snapshot) -> None:
-        """Remember the dual point of the lowest merit, now and then; the snapshot is a copy.
-
-        Short fits with a soft margin need none, and long ones not at every check: points are large.
-        """
-        is_due = self.deadline.seconds > 0.5 and self.work >= _KEEP_AFTER * self.kept_work
-        if merit < self.best_merit and (is_due or self.problem.is_hard):
-            self.best_merit, self.kept_work = merit, self.work
-            self.best = snapshot()
-
-    def judged(self, support: np.ndarray, tau: np.ndarray) -> Judgement:
-        return judge(self.problem, support, tau)
-
-    def can_judge(self, n_support: int) -> bool:
-        """Whether a certificate fits into what is left of the time."""
-        limit = self.stop.max_time
-        if self.deadline.interrupted:
-            left = _GRACE
-        elif limit is None:
-            return True
-        else:
-            left = max(limit - self.deadline.seconds, 0.0) + _GRACE
-        return judge_seconds(self.problem, n_support) <= left
-
-    def keep_reserve(self, n_support: int) -> None:
-        """Set the time of a certificate aside, as long as it is a modest part of the whole."""
-        limit = self.stop.max_time
-        seconds = judge_seconds(self.problem, n_support)
-        self.deadline.reserve = seconds if limit and seconds <= 0.3 * limit else 0.0
-
-    def uncertified(self, tau: np.ndarray) -> Judgement:
-        """No primal value, and the best dual value seen."""
-        dual = max((check.dual for check in self.history.checks), default=0.0)
-        certificate = certify(np.inf, max(dual, 0.0), self.problem.kernel_psd)
-        intercept = self.problem.kernel.offset * tau.sum(axis=0)
-        return Judgement(certificate, None, intercept, -np.inf, 0.0)
-
-    def finish(
-        self, status: str, support: np.ndarray, tau: np.ndarray, judgement: Judgement | None = None
-    ) -> Solution:
-        """The better of the last and the best point, with its certificate.
-
-        A fit that has to end now and cannot afford the certificate says so: P is infinite.
-        """
-        if judgement is None:
-            if status in ("max_time", "interrupted") and not self.can_judge(len(support)):
-                judgement = self.uncertified(tau)
-            else:
-                judgement = self.judged(support, tau)
-        if (
-            self.best is not None
-            and status != "converged"
-            and (status not in ("max_time", "interrupted") or self.can_judge(len(self.best[0])))
-        ):
-            other = self.judged(*self.best)
-            if _is_better(other, judgement):
-                (support, tau), judgement = self.best, _with_best_dual(other, judgement)
-        certificate = judgement.certificate
-        is_convex = self.problem.has_one_prototype_per_class
-        if is_convex and certificate.relative_gap <= self.stop.tol and status in _TOO_LATE:
-            status = "converged"
-        checks = self.history.checks
-        if checks and abs(checks[-1].primal - certificate.primal) <= 1e-9 * certificate.primal:
-            checks.pop()  # the same point, seen by the runner: the judge's word replaces it
-        self.record_final(certificate, len(support))
-        return Solution(support, tau, judgement, status, self.iterations, self.history, self.advice)
-
-
-def _is_better(a: Judgement, b: Judgement) -> bool:
-    if np.isinf(a.certificate.primal) and np.isinf(b.certificate.primal):
-        return a.margin / np.sqrt(a.norm2 or 1.0) > b.margin / np.sqrt(b.norm2 or 1.0)
-    return a.certificate.primal < b.certificate.primal
-
-
-def _with_best_dual(a: Judgement, b: Judgement) -> Judgement:
-    """The primal side of a; the larger dual value of the two bounds the same optimum."""
-    dual = max(a.certificate.dual, b.certificate.dual)
-    certificate = certify(a.certificate.primal, dual, a.certificate.kernel_psd)
-    return replace(a, certificate=certificate)
-
-
-def values(
-    problem: Problem, norm2: float, loss: float, own: float, margin: float
-) -> tuple[float, float]:
-    """P and D from the runner's sums: (1.1), (1.2), or (1.12) where a separating model is scaled.
-
-    ``loss`` is sum_i C_i xi_i, ``own`` is sum_i tau_{i,a_i}, less ⟨M - M_0, M_0⟩ with a centre.
-    """
-    separated = separated_primal(norm2, margin)
-    if problem.is_hard:
-        return separated, rescaled_dual(norm2, own)
-    if problem.centre is not None:
-        return 0.5 * norm2 + loss, own - 0.5 * norm2
-    return min(0.5 * norm2 + loss, separated), own - 0.5 * norm2
-
-
-def merit(primal: float, margin: float, norm2: float) -> tuple[float, float]:
-    """What models are compared by: P, or while that is infinite the largest geometrical margin."""
-    if primal < np.inf:
-        return 0.0, primal
-    return 1.0, -margin / np.sqrt(norm2) if norm2 > 0.0 else np.inf
-
-
-def stand_in_cap(problem: Problem, tau: np.ndarray) -> float:
-    """Stands for an infinite C in estimates of the gap: twice the largest weight so far."""
-    if not problem.is_hard:
-        return 0.0
-    largest = float(tau.max(initial=0.0))
-    return 2.0 * largest if largest > 0.0 else 1.0
-
-
-def is_not_separable(problem: Problem, dual: float) -> bool:
-    """A hard margin whose certified lower bound passed the limit, or with a zero vector in it."""
-    if not problem.is_hard:
-        return False
-    return bool((problem.diagonal <= 0.0).any() or dual * problem.radius2 > HARD_MARGIN_LIMIT)
 
 
 def seed_state(seed: Any) -> np.ndarray:

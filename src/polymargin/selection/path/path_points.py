@@ -8,14 +8,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from polymargin.certificate.certificate import Certificate, certify, separated_primal
+from polymargin.certificate.certificate import Certificate, certify
+from polymargin.certificate.objective import A_HAIR_MORE, separated_primal
 from polymargin.compiled.mixing import mixed_margins
+from polymargin.problem.point import DualPoint
 from polymargin.problem.problem import Problem
-from polymargin.selection.successive_solves import takes_signed
 
 __all__ = ["Knot", "Mixture", "Products", "Values", "mixture_of", "values_at"]
-
-_A_HAIR_MORE = 1.0 + 1e-11
 
 
 @dataclass
@@ -25,8 +24,7 @@ class Knot:
     Attributes
     ----------
     C : float
-    support, V : (s,), (s, R)
-        Patterns with weight and their variables, as the solver of the problem speaks of them.
+    point : DualPoint
     T : (s, R) their coefficients: M_r = sum_i T_ir phi(x_i).
     scores : (n, R) or None
         Of all patterns, without a free intercept; None once no mixture needs them.
@@ -40,8 +38,7 @@ class Knot:
     """
 
     C: float
-    support: np.ndarray
-    V: np.ndarray
+    point: DualPoint
     T: np.ndarray
     scores: np.ndarray | None
     b: np.ndarray
@@ -55,6 +52,10 @@ class Knot:
     seconds: float = 0.0
     validation_scores: np.ndarray | None = None
     known_products: dict[int, Products] = field(default_factory=dict)
+
+    @property
+    def support(self) -> np.ndarray:
+        return self.point.support
 
     @cached_property
     def sums(self) -> np.ndarray:
@@ -169,12 +170,14 @@ class Mixture:
     def n_support(self) -> int:
         return len(self.support)
 
-    def variables(self, n: int) -> np.ndarray:
-        """(n, R) the solver's variables."""
-        V = np.zeros((n, self.left.V.shape[1]))
+    def point(self, problem: Problem) -> DualPoint:
+        """The mixture of the dual points, with the mixture of their intercepts."""
+        support = self.support
+        V = np.zeros((len(support), problem.n_prototypes))
         for factor, knot in self._knots():
-            V[knot.support] += factor * knot.V
-        return V
+            V[np.searchsorted(support, knot.support)] += factor * knot.point.V
+        b = self.b if problem.has_free_bias else None
+        return DualPoint(support, V, problem.own[support], b)
 
     def coefficients(self) -> tuple[np.ndarray, np.ndarray]:
         """Patterns with weight and their coefficients."""
@@ -300,7 +303,7 @@ def values_at(
     ridge = mixture.ridge(C) if machine.p == 2 else 0.0
     dual = mixture.reward - 0.5 * (norm2 + ridge)
     scale = 1.0
-    if margins is not None and machine.is_crammer_singer and not problem.has_free_bias:
+    if margins is not None and problem.has_margin_loss:
         primal, scale = _scaled(problem, mixture, primal, norm2, float(margins.min()))
     validation_error = np.nan
     if validation_labels is not None:
@@ -315,11 +318,12 @@ def _scaled(
     problem: Problem, mixture: Mixture, primal: float, norm2: float, margin: float
 ) -> tuple[float, float]:
     """P and scale: where the model scaled to margin 1 is better and its weights stay in bounds."""
-    separated = separated_primal(norm2, margin)
-    if not separated < primal or takes_signed(problem):
+    target = problem.machine.rival_target(problem.n_prototypes)
+    separated = separated_primal(norm2, margin, target)
+    if not separated < primal:
         return primal, 1.0
     support, T = mixture.coefficients()
     weight = T[np.arange(len(support)), problem.own[support]]
-    if (weight * _A_HAIR_MORE <= margin * problem.cap[support]).all():
-        return separated, _A_HAIR_MORE / margin
+    if (weight * A_HAIR_MORE <= margin / target * problem.cap[support]).all():
+        return separated, A_HAIR_MORE * target / margin
     return primal, 1.0

@@ -15,7 +15,7 @@ from polymargin.estimators.multiclass import MulticlassSVC
 from polymargin.exceptions import warn_user
 from polymargin.problem.validation import check_number
 from polymargin.selection.path.walk import Point, Shared, Walk
-from polymargin.solvers.run import Deadline, Stop, deferred_interrupt
+from polymargin.solvers.run import Run, Stop, deferred_interrupt
 
 __all__ = ["RegularizationPath", "regularization_path"]
 
@@ -236,16 +236,16 @@ def regularization_path(
                 n_prototypes=n_prototypes, init=init, assignment="static", **options
             )
     given = _given_values(Cs, n_points)
-    deadline = Deadline(Stop(tol, int(max_iter), max_time))
-    with deferred_interrupt(deadline), single_threaded_libraries():
+    run = Run(Stop(tol, int(max_iter), max_time))
+    with deferred_interrupt(run.clock), single_threaded_libraries():
         settings = {"cache_mb": cache_mb, "n_jobs": n_jobs, "random_state": random_state}
-        shared = Shared(template, settings, X, y, sample_weight, X_val, y_val, tol, deadline)
-        walk = Walk(shared, deadline, verbose)
+        shared = Shared(template, settings, X, y, sample_weight, X_val, y_val, tol, run)
+        walk = Walk(shared, run, verbose)
         points = walk.run(given, int(n_points))
-    shared.seconds = deadline.seconds
+    shared.seconds = run.seconds
     status = "complete"
     if any(point.values.relative_gap > tol for point in points):
-        status = deadline.why_end() or "stalled"
+        status = run.why_end() or "stalled"
         worst = max(point.values.relative_gap for point in points)
         warn_user(
             f"regularization_path ended early ({status}): the largest relative gap is {worst:.1e}, "

@@ -23,17 +23,23 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from polymargin.certificate.certificate import energy, score_source
+from polymargin.certificate.certificate import Judgement
+from polymargin.certificate.energy import energy
+from polymargin.certificate.training_scores import TrainingScores
 from polymargin.estimators.base import Prepared
+from polymargin.estimators.fitted import store, support_vectors
 from polymargin.estimators.multi_prototype import MultiPrototypeSVC
 from polymargin.estimators.multiclass import MulticlassSVC
 from polymargin.problem.first_assignment import count_prototypes, initial_assignment
 from polymargin.problem.machines import MACHINES
 from polymargin.problem.problem import Problem, row_blocks
+from polymargin.problem.scoring import KernelModel
 from polymargin.selection.path.path_points import Knot, Mixture, Values, mixture_of, values_at
-from polymargin.selection.path.path_solvers import PathSolver, make_solver
-from polymargin.selection.successive_solves import Ticker, takes_signed, with_gram, with_known_rows
-from polymargin.solvers.run import Deadline
+from polymargin.selection.path.path_solvers import PathSolver
+from polymargin.selection.ticker import Ticker
+from polymargin.solvers.driver import Solution
+from polymargin.solvers.history import History
+from polymargin.solvers.run import Run
 
 __all__ = ["Point", "Shared", "Walk", "bounded_margin_C"]
 
@@ -83,7 +89,7 @@ class Shared:
         X_val: Any,
         y_val: Any,
         tol: float,
-        deadline: Deadline,
+        run: Run,
     ) -> None:
         if not isinstance(template, MulticlassSVC | MultiPrototypeSVC):
             raise ValueError(
@@ -107,19 +113,11 @@ class Shared:
             self.ready = self.estimator._prepare(machine, X, y, sample_weight)
             own, self.prototype_class = self._assignment(template)
         self.plain = self.estimator._problem(machine, self.ready, own, self.prototype_class)
-        # machines of signed variables work on the whole matrix; Crammer-Singer on a part of it
-        keep = with_gram if takes_signed(self.plain) else with_known_rows
-        self.problem: Problem = keep(self.plain, float(settings["cache_mb"]))
         self.weight = self.ready.cap.copy()
         self.validation = self._validation(X_val, y_val)
-        self.solver: PathSolver = make_solver(
-            self.problem,
-            deadline.stop,
-            deadline,
-            self.estimator._seed(),
-            float(settings["cache_mb"]),
-            self.ready.kernel.offset,
-        )
+        cache_mb, seed = float(settings["cache_mb"]), self.estimator._seed()
+        self.solver = PathSolver(self.plain, run.part(seed=seed, cache_mb=cache_mb))
+        self.problem: Problem = self.solver.problem
 
     def _assignment(self, template: MultiPrototypeSVC) -> tuple[np.ndarray, np.ndarray]:
         """Prototype of each example: that of a fitted machine, or the initial one."""
@@ -153,11 +151,7 @@ class Shared:
             raise ValueError("X_val and y_val belong together: give both or neither.")
         if X_val is None:
             return None
-        # input is checked as predict does it, which wants a fitted attribute to be there
-        self.estimator.intercept_ = np.zeros(1)
-        self.estimator._kernel = self.ready.kernel
-        checked = self.estimator._check_input(X_val)
-        del self.estimator.intercept_
+        checked = self.estimator._checked_rows(X_val, self.ready.kernel)
         labels = np.asarray(y_val).ravel()
         if len(labels) != checked.shape[0]:
             raise ValueError(
@@ -166,42 +160,44 @@ class Shared:
         return checked, labels
 
     def set_C(self, C: float) -> None:
-        self.problem.cap = C * self.weight
+        self.problem = self.problem.changed(cap=C * self.weight)
 
     def fitted(self, point: Point) -> Any:
         """An estimator with the attributes of this point."""
         model = clone(self.estimator).set_params(C=float(point.C))
-        mixture, scale, ready = point.mixture, point.values.scale, self.ready
-        support, T = mixture.coefficients()
-        W = None if mixture.W is None else mixture.W * scale
-        if isinstance(model, MultiPrototypeSVC):
-            made = model._fitted_attributes(ready, self.prototype_class)
-        else:
-            made = model._fitted_attributes(ready.kernel, ready.classes, ready.X)
-        attributes = made(ready.kept[support], T * scale, W, mixture.intercept * scale)
-        for name, value in attributes.items():
-            setattr(model, name, value)
+        ready, values = self.ready, point.values
+        problem = self.problem.changed(cap=point.C * self.weight)
+        solution = self.solution(point, problem, float(model.tol))
+        store(model, solution, model._fitted_attributes(ready, problem))
         model.n_features_in_ = self.estimator.n_features_in_
         if hasattr(self.estimator, "feature_names_in_"):
             model.feature_names_in_ = self.estimator.feature_names_in_
-        model.certificate_ = point.values.certificate
-        model.status_ = "converged" if model.certificate_.relative_gap <= model.tol else "max_time"
-        model.n_iter_ = max(1, point.iterations)
         if isinstance(model, MultiPrototypeSVC):
-            problem = replace(self.problem, cap=point.C * self.weight)
-            found = energy(problem, support, T, point.values.norm2 / scale**2, scale)
+            found = energy(problem, solution.point, values.norm2 / values.scale**2, values.scale)
             model.assignment_ = np.full(ready.X.shape[0], -1, dtype=np.int64)
-            model.assignment_[ready.kept] = self.problem.own
+            model.assignment_[ready.kept] = problem.own
             model.energy_, model.alive_ = found.value, found.alive
             model.stationary_ = bool(found.excess <= 2.0 * model.tol)
         return model
+
+    def solution(self, point: Point, problem: Problem, tol: float) -> Solution:
+        """A point of the path as a solution of its problem."""
+        values, mixture = point.values, point.mixture
+        b = mixture.b if problem.has_free_bias else np.zeros(problem.n_prototypes)
+        intercept = b if mixture.W is None else mixture.intercept
+        judgement = Judgement(
+            values.certificate, mixture.W, intercept, np.nan, values.norm2, values.scale
+        )
+        status = "converged" if values.certificate.relative_gap <= tol else "max_time"
+        dual_point = mixture.point(problem)
+        return Solution(problem, dual_point, judgement, status, point.iterations, History())
 
 
 class Walk:
     """Division of the path: solves where mixtures are not good enough."""
 
-    def __init__(self, shared: Shared, deadline: Deadline, verbose: int) -> None:
-        self.shared, self.deadline, self.verbose = shared, deadline, verbose
+    def __init__(self, shared: Shared, run: Run, verbose: int) -> None:
+        self.shared, self.path_run, self.verbose = shared, run, verbose
         is_smooth = shared.problem.machine.p == 2
         self.full = _FULL_IF_SMOOTH if is_smooth else _FULL
         self.power = _POWER_IF_SMOOTH if is_smooth else _POWER
@@ -240,7 +236,7 @@ class Walk:
         if C in self.points:
             return
         known = [*self.knots, *self.rough]
-        if known and self.deadline.why_end():
+        if known and self.path_run.why_end():
             self.accept(C, self.ray(C), False)
             return
         far = _FAR_IF_LINEAR if self.shared.problem.kernel.is_linear else _FAR
@@ -258,7 +254,7 @@ class Walk:
         inner = [float(C) for C in given if left.C < C < right.C]
         if not inner:
             return
-        tol = self.deadline.stop.tol
+        tol = self.path_run.stop.tol
         middle = inner[len(inner) // 2]
         found: dict[float, Point] = {}
 
@@ -268,10 +264,10 @@ class Walk:
                 found[C] = Point(C, mixture, self.values(C, mixture), False)
             return found[C].values.relative_gap
 
-        if look(middle) <= tol or self.deadline.why_end():
+        if look(middle) <= tol or self.path_run.why_end():
             # the middle is the hardest place as a rule; all others are looked at if it will do
             worst = max(inner, key=look)
-            if look(worst) <= tol or self.deadline.why_end():
+            if look(worst) <= tol or self.path_run.why_end():
                 self.points |= found
                 self.tell()
                 return
@@ -307,7 +303,7 @@ class Walk:
 
         Mixtures over ``steps`` steps lose ``lost``; over fewer ones less by a power.
         """
-        tol = self.deadline.stop.tol
+        tol = self.path_run.stop.tol
         for length in range(steps - 1, 1, -1):
             loss = max(lost, 0.0) / tol * (length / steps) ** self.power
             if loss <= _LARGEST_LOSS:
@@ -324,8 +320,8 @@ class Walk:
         shared = self.shared
         shared.set_C(C)
         started = time.perf_counter()
-        tol = share * self.deadline.stop.tol
-        knot = shared.solver.solve(C, start, tol)
+        tol = share * self.path_run.stop.tol
+        knot = shared.solver.solve(shared.problem, C, start, tol)
         knot.seconds = time.perf_counter() - started
         shared.n_solves += 1
         self.tell()
@@ -362,13 +358,13 @@ class Walk:
         X = shared.validation[0]
         if knot.W is not None:
             return np.asarray(X @ knot.W.T)
-        model = shared.estimator
         support, T = knot.coefficients()
-        model.support_ = shared.ready.kept[support]
-        if shared.ready.kernel.name != "precomputed":
-            model.support_vectors_ = shared.ready.X[model.support_]
-        model.dual_coef_, model.intercept_ = T, np.zeros(T.shape[1])
-        return model._landmark_model().scores(X, np.float64, 1)
+        support = shared.ready.kept[support]
+        kernel = replace(shared.ready.kernel, offset=0.0)
+        is_given = kernel.name == "precomputed"
+        landmarks = support if is_given else support_vectors(shared.ready, support)
+        model = KernelModel(kernel, landmarks, T, np.zeros(T.shape[1]))
+        return model.scores(X, np.float64, 1)
 
     # -- the range -----------------------------------------------------------------------------
 
@@ -381,7 +377,7 @@ class Walk:
         steps = [low * _STEP**k for k in range(1, _STEPS + 1)]
         at = _STEPS // 2
         found: dict[int, bool] = {}
-        while at not in found and not (found and self.deadline.why_end()):
+        while at not in found and not (found and self.path_run.why_end()):
             found[at] = self.share_of_losses(steps[at]) <= losses
             at += -1 if found[at] else 1
             if not 0 <= at < len(steps):
@@ -391,7 +387,7 @@ class Walk:
 
     def share_of_losses(self, C: float) -> float:
         """By a rough solution; it is where the solve begins if C becomes an end of the range."""
-        share = max(_COARSE, _ROUGH_TOL / self.deadline.stop.tol)
+        share = max(_COARSE, _ROUGH_TOL / self.path_run.stop.tol)
         rough = self.solve(C, self.ray(C) if self.rough else None, share)
         self.rough.append(rough)
         norm2 = mixture_of(self.shared.problem, rough, None, C).norm2 * rough.scale**2
@@ -412,7 +408,7 @@ def bounded_margin_C(problem: Problem, weight: np.ndarray) -> float:
     if problem.has_free_bias:
         T -= T.mean(axis=0)  # balanced
     if problem.kernel.is_linear:
-        source, some = score_source(problem, np.arange(n), T), np.arange(n)
+        source, some = TrainingScores(problem, np.arange(n), T), np.arange(n)
         scores = np.concatenate([source.block(rows).T for rows in row_blocks(n, 4096)])
     else:  # a quantile is known well enough from some examples
         some = np.unique(np.linspace(0, n - 1, min(n, _SOME_EXAMPLES)).astype(int))

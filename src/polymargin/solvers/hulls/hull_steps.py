@@ -21,11 +21,11 @@ from polymargin.solvers.costs import Budget
 from polymargin.solvers.kernel_rows import KernelRows
 
 if TYPE_CHECKING:
-    from polymargin.solvers.hulls.hulls import HullRun
+    from polymargin.solvers.hulls.hulls import HullDescent
 
 __all__ = [
     "Engine",
-    "FrankWolfe",
+    "FrankWolfeSteps",
     "KernelSource",
     "LinearSource",
     "PrototypeDescent",
@@ -77,9 +77,9 @@ def _evenly(members: list[np.ndarray], count: int) -> tuple[np.ndarray, np.ndarr
 class KernelSource(Source):
     """Rows of kernel values in bounded memory, computed when somebody asks for them."""
 
-    def __init__(self, run: HullRun, cache_mb: float) -> None:
+    def __init__(self, run: HullDescent, cache_mb: float) -> None:
         self.run = run
-        self.rows = KernelRows(run.problem, np.float64, cache_mb, run.deadline.why_end)
+        self.rows = KernelRows(run.problem, np.float64, cache_mb, run.progress.why_end)
         self.rows.open(run.order)
         self.diagonal = run.problem.diagonal[run.order]
 
@@ -126,7 +126,7 @@ class KernelSource(Source):
 class LinearSource(Source):
     """Explicit prototypes: one product with the data gives every gradient."""
 
-    def __init__(self, run: HullRun) -> None:
+    def __init__(self, run: HullDescent) -> None:
         self.run = run
 
     def means(self) -> tuple[np.ndarray, np.ndarray]:
@@ -160,7 +160,7 @@ class Engine:
 
     may_stall = True  # many checks without gain mean that there is none to be had
 
-    def __init__(self, run: HullRun, source: Source) -> None:
+    def __init__(self, run: HullDescent, source: Source) -> None:
         self.run, self.source = run, source
 
     def descend(self, goal: float, gap: float) -> bool:
@@ -168,21 +168,21 @@ class Engine:
         raise NotImplementedError
 
 
-def _target(run: HullRun, goal: float, gap: float) -> float:
+def _target(run: HullDescent, goal: float, gap: float) -> float:
     """The violation that should bring the gap to the goal; never below what rounding shows."""
     worst = run.violation()
     return max(worst * min(max(0.7 * goal / max(gap, 1e-300), 0.02), 0.5), run.rounding)
 
 
-def _patience(run: HullRun, n_active: int) -> int:
+def _patience(run: HullDescent, n_active: int) -> int:
     """Pair steps after which the free weights are looked at as a whole."""
-    return min(run.stop.max_iter - run.steps, 2000 + _PATIENCE * n_active)
+    return min(run.progress.stop.max_iter - run.steps, 2000 + _PATIENCE * n_active)
 
 
 class RowDescent(Engine):
     """Pairs on kernel rows of all positions; the list of those in play shrinks."""
 
-    def __init__(self, run: HullRun, source: KernelSource) -> None:
+    def __init__(self, run: HullDescent, source: KernelSource) -> None:
         super().__init__(run, source)
         self.rows, self.diagonal = source.rows, source.diagonal
         self.budget = Budget(_NANOSECONDS)
@@ -212,7 +212,7 @@ class RowDescent(Engine):
                 else:
                     seconds = time.perf_counter() - started
                     self.budget.learn(seconds, 3.0 * steps * len(active))
-                if run.deadline.why_stop(run.steps):
+                if run.progress.why_stop():
                     break
             return False
         finally:
@@ -255,7 +255,7 @@ class RowDescent(Engine):
 class PrototypeDescent(Engine):
     """Pairs on the inner products of a working set; prototypes carry the rest (linear kernels)."""
 
-    def __init__(self, run: HullRun, source: Source, cache_mb: float) -> None:
+    def __init__(self, run: HullDescent, source: Source, cache_mb: float) -> None:
         super().__init__(run, source)
         self.budget = Budget(_NANOSECONDS)
         self.whole = _WORKING_SET
@@ -277,7 +277,7 @@ class PrototypeDescent(Engine):
         everyone, used, tick = np.arange(m), np.zeros(m, np.int64), np.zeros(1, np.int64)
         diagonal = np.diagonal(gram).copy()
         left, state = _patience(run, m), BUDGET
-        while left > 0 and state != DONE and not run.deadline.why_stop(run.steps):
+        while left > 0 and state != DONE and not run.progress.why_stop():
             size = min(left, max(16, self.budget.visits // (3 * m + 1)))
             started = time.perf_counter()
             state, steps, *_ = descend_pairs(
@@ -320,7 +320,7 @@ class PrototypeDescent(Engine):
         self.gram = self.source.products(chosen)
 
 
-class FrankWolfe(Engine):
+class FrankWolfeSteps(Engine):
     """Towards the best vertex, with exact line search: slow, but it gets there."""
 
     may_stall = False
@@ -328,7 +328,7 @@ class FrankWolfe(Engine):
     def descend(self, goal: float, gap: float) -> bool:
         run = self.run
         until = time.perf_counter() + 0.1
-        while time.perf_counter() < until and run.steps < run.stop.max_iter:
+        while time.perf_counter() < until and run.steps < run.progress.stop.max_iter:
             vertex = linear_minimum(run.g, run.cap, run.members)
             gap = float((run.u - vertex) @ run.g)
             if gap <= goal:

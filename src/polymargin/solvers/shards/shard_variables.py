@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from polymargin.certificate.certificate import prototypes
+from polymargin.certificate.training_scores import prototypes
 from polymargin.compiled.block_descent import descend_blocks
 from polymargin.compiled.block_lists import enlist
 from polymargin.compiled.block_variables import make_blocks

@@ -1,0 +1,184 @@
+"""Scores of the training examples by a dual point, block by block, in float64."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from polymargin.compiled.csr import by_feature, row_scores, weighted_sum
+from polymargin.compiled.memory import Pages
+from polymargin.problem.kernels import IN_PLACE, dense_scores
+from polymargin.problem.problem import Problem, row_blocks, run_blocks
+
+__all__ = ["KnownRows", "TrainingScores", "prototypes"]
+
+_BLOCK_BYTES = 4_000_000  # a block of rows stays in the cache of the processor
+_FEWEST_ROWS = 32
+
+
+def _block_rows(width: int) -> int:
+    return max(16, _BLOCK_BYTES // (8 * max(1, width)))
+
+
+def _as_float64(block: Any) -> Any:
+    return block.astype(np.float64) if block.dtype != np.float64 else block
+
+
+def prototypes(problem: Problem, support: np.ndarray, tau: np.ndarray) -> np.ndarray:
+    """W_r = sum_i tau_ir x_i (1.3)."""
+    X = problem.rows
+    if sp.issparse(X):
+        return weighted_sum(X, support, tau)
+    W = np.zeros((tau.shape[1], X.shape[1]))
+    size = _block_rows(X.shape[1])
+    unpacked = IN_PLACE // max(W.size, 1)
+    if unpacked >= _FEWEST_ROWS:
+        size = min(size, unpacked)  # small pieces also stay in the cache
+    if 2 * len(support) >= len(X) and X.shape[1] > tau.shape[1]:
+        # most rows take part and rows are long: slices of X are cheaper than gathered rows
+        full = np.zeros((len(X), tau.shape[1]))
+        full[support] = tau
+        for rows in row_blocks(len(X), size):
+            W += full[rows].T @ _as_float64(X[rows])
+        return W
+    for rows in row_blocks(len(support), size):
+        W += tau[rows].T @ _as_float64(X[support[rows]])
+    return W
+
+
+class TrainingScores:
+    """Scores (R, k) of blocks of training examples by a dual point, in float64.
+
+    Linear: ``W`` are the prototypes (the centre included), ``norm2`` is ||M - M_0||^2 and ``cross``
+    is ⟨M - M_0, M_0⟩, both without the centre ||M||^2 and 0.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        support: np.ndarray,
+        tau: np.ndarray,
+        known_rows: KnownRows | None = None,
+    ) -> None:
+        self.problem = problem
+        self.tau = tau
+        self.W: np.ndarray | None = None
+        self.norm2 = self.cross = 0.0
+        u = np.sqrt(problem.kernel.offset)
+        constant = u * tau.sum(axis=0)
+        self.intercept = u * constant
+        width = max(len(support), 1)
+        if problem.kernel.is_linear:
+            W = prototypes(problem, support, tau)
+            self.norm2 = float((W * W).sum() + (constant * constant).sum())
+            if problem.centre is not None:
+                W0, constant0 = problem.centre
+                self.cross = float((W * W0).sum() + (constant * constant0).sum())
+                W, constant = W + W0, constant + constant0
+            self.W, self.intercept = W, u * constant
+            width = W.shape[1]
+            if sp.issparse(problem.rows):
+                self.columns, width = by_feature(W), 1
+        elif known_rows is None:
+            self.landmarks = _Landmarks(problem, support)
+        X = problem.X
+        self.block_size = min(_block_rows(width), _block_rows(tau.shape[1]))
+        self.known: np.ndarray | None = None
+        if known_rows is not None:
+            self.known = known_rows.scores(support, tau)
+        self.full: np.ndarray | None = None
+        kernel = problem.kernel
+        if kernel.name == "precomputed" and not kernel.offset and 6 * len(support) >= len(X):
+            # most columns take part: products with whole slices are cheaper than gathered columns
+            self.full = np.zeros((tau.shape[1], len(X)))
+            self.full[:, support] = tau.T
+            self.block_size = 1024
+
+    def block(self, rows: slice) -> np.ndarray:
+        if self.known is not None:
+            return self.known[:, rows].copy()
+        if self.full is not None:
+            # the matrix is symmetric: columns are rows, and these products read memory in order
+            return np.asarray(self.full @ _as_float64(self.problem.X[:, rows]))
+        if self.W is None:
+            return (self.landmarks.block(rows) @ self.tau).T.copy()
+        X = self.problem.rows
+        if sp.issparse(X):
+            scores = row_scores(X, rows, self.columns, len(self.W))
+        else:
+            scores = dense_scores(self.W, _as_float64(X[rows]))
+        scores += self.intercept[:, None]
+        return scores
+
+
+class _Landmarks:
+    """Kernel values against the support patterns in float64, block by block."""
+
+    def __init__(self, problem: Problem, support: np.ndarray) -> None:
+        self.problem = problem
+        self.support = support
+        if problem.kernel.name != "precomputed":
+            self.rows = _as_float64(problem.X[support])
+
+    def block(self, rows: slice) -> np.ndarray:
+        problem, kernel = self.problem, self.problem.kernel
+        if kernel.name == "precomputed":
+            return _as_float64(kernel.block(problem.X[rows], self.support, None, None))
+        a = None if problem.norms is None else problem.norms[rows]
+        b = None if problem.norms is None else problem.norms[self.support]
+        return kernel.block(_as_float64(problem.X[rows]), self.rows, a, b)
+
+
+class KnownRows:
+    """Kernel rows of all patterns that ever had weight, in float64, computed once.
+
+    They lie together in the order in which they were first needed, so that scores are one product
+    with the first of them, and with a few of the others.
+    """
+
+    _BLOCK = 256
+    _GATHERED = 3.0  # what a gathered row costs beside one that is read in order (measured)
+
+    def __init__(self, problem: Problem) -> None:
+        X = problem.X if problem.kernel.function is not None else problem.X.astype(np.float64)
+        self.problem = replace(problem, X=X)
+        n = problem.n_patterns
+        self.place = np.full(n, -1)
+        self.pages = Pages((n, n), np.float64)
+        self.rows = self.pages.array
+        self.count = 0
+
+    def scores(self, support: np.ndarray, tau: np.ndarray) -> np.ndarray:
+        """(R, n) scores of all patterns by the coefficients of the support."""
+        new = support[self.place[support] < 0]
+        first, n = self.count, len(self.place)
+        self.pages.take(first, first + len(new))
+
+        def work(block: slice) -> None:
+            target = slice(first + block.start, first + block.stop)
+            self.rows[target] = self.problem.gram(new[block], slice(0, n))
+
+        run_blocks(work, len(new), self._BLOCK, self.problem.n_jobs)
+        self.count += len(new)
+        self.place[new] = np.arange(first, self.count)
+        places = self.place[support]
+        length = self._prefix(places)
+        early = places < length
+        full = np.zeros((tau.shape[1], length))
+        full[:, places[early]] = tau[early].T
+        scores = np.asarray(full @ self.rows[:length])
+        late = np.flatnonzero(~early)
+        for block in row_blocks(len(late), self._BLOCK):
+            scores += tau[late[block]].T @ self.rows[places[late[block]]]
+        return scores
+
+    def _prefix(self, places: np.ndarray) -> int:
+        """How many rows to read in order; the rows of the support beyond them are gathered."""
+        if not len(places):
+            return 0
+        ends = np.concatenate([[0], np.sort(places) + 1])
+        gathered = np.arange(len(places), -1, -1)
+        return int(ends[np.argmin(ends + self._GATHERED * gathered)])
