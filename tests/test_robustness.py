@@ -16,7 +16,7 @@ from polymargin.compiled.fields import SparseField
 from polymargin.problem.point import DualPoint
 from polymargin.solvers import blocks as descent
 from polymargin.solvers import linear as sweeps
-from polymargin.solvers.run import Budget
+from polymargin.solvers.costs import Budget
 
 STATUSES = {"converged", "max_iter", "not_separable", "stalled"}
 
