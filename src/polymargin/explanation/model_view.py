@@ -1,6 +1,6 @@
 """A fitted model as a set of prototypes: what explanations are computed from.
 
-Linear and prototype models are f_r(z) = <M_r, z> + b_r on the features z that the classifier sees;
+Linear and prototype models are f_r(z) = ⟨M_r, z⟩ + b_r on the features z that the classifier sees;
 a Gaussian (RBF) model is f_r(z) = sum_i tau_ir kappa(x_i, z) + b_r.  A class scores what its best
 prototype does.  Behind scalers z = (x - shift) * scale for the input features x.
 """
@@ -158,7 +158,7 @@ def _model_view(parts: Parts, what: str) -> ModelView:
 
 
 def dual_norm(rows: np.ndarray, norm: Any) -> np.ndarray:
-    """Norms of rows by which |<row, d>| <= dual norm * norm of d."""
+    """Norms of rows by which |⟨row, d⟩| <= dual norm * norm of d."""
     if norm == 2:
         return np.asarray(np.sqrt(np.einsum("ij,ij->i", rows, rows)))
     if norm == 1:

@@ -180,10 +180,12 @@ class HullDescent(Method):
         return judge_hulls(self.problem, point, self.scale, lambda: "max_time")
 
     def final_status(self, status: str, judgement: Judgement) -> str:
-        """The arithmetic allows no more: hulls that meet as far as it can tell, or a wide gap."""
+        """Hulls that meet as far as the arithmetic can tell, whatever ended the run."""
         certificate = judgement.certificate
-        meets = certificate.dual <= 0.0 and certificate.primal <= _TOUCHING * self.scale
-        return "hulls_meet" if status == "stalled" and meets else status
+        meets = certificate.primal <= MEETING * self.scale
+        if status == "stalled" and certificate.dual <= 0.0:
+            meets = certificate.primal <= _TOUCHING * self.scale
+        return "hulls_meet" if meets and status in ("converged", "stalled") else status
 
     # -- descent -------------------------------------------------------------------------------
 

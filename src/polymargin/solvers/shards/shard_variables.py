@@ -39,7 +39,7 @@ class Prototypes(NamedTuple):
         return self.product(self)
 
     def product(self, other: Prototypes) -> float:
-        """<W, W'>."""
+        """⟨W, W'⟩."""
         return float(np.vdot(self.weights, other.weights) + np.vdot(self.constant, other.constant))
 
     def plus(self, other: Prototypes, factor: float = 1.0) -> Prototypes:

@@ -91,7 +91,7 @@ class PatternRounds(Method):
         self.queue: np.ndarray | None = None
         self.begin, self.fetched, self.is_missing = 0, -1, False
         self.first_steps, self.first_gain, self.n_selected = 0, 0.0, 0
-        self.has_everyone = self.is_surveyed = self.is_rejected = False
+        self.has_everyone = self.is_surveyed = self.is_rejected = self.is_sharper = False
 
     def start(self, progress: Progress) -> None:
         self.progress = progress
@@ -142,7 +142,7 @@ class PatternRounds(Method):
     def check(self) -> Checked:
         if not self.is_surveyed:
             self.look(NOTHING)  # in the middle of a round: its values stay
-        self.is_surveyed = False
+        self.is_surveyed = self.is_sharper = False
         self.checked_at = self.progress.steps
         order = merit(self.primal, self.margin, self.norm2)
         active = int((self.values > 0.0).sum())
@@ -157,7 +157,7 @@ class PatternRounds(Method):
             self.primal - self.dual <= self.progress.stop.tol * self.primal
         )
         many = self.progress.steps - self.checked_at >= self.every
-        return is_close or many or self.progress.why_stop() is not None
+        return self.is_sharper or is_close or many or self.progress.why_stop() is not None
 
     # -- selection ---------------------------------------------------------------------------
 
@@ -308,5 +308,5 @@ class PatternRounds(Method):
             return False
         self.refresh()
         self.survey()
-        self.queue = None
+        self.queue, self.is_sharper = None, True
         return True
