@@ -39,10 +39,10 @@ from polymargin.solvers.costs import (
     row_width,
 )
 from polymargin.solvers.driver import Progress
+from polymargin.solvers.last_digits import may_refine_quadratic, refine_quadratic
 from polymargin.solvers.linear import DAMPED, DAMPED_WITHIN
 from polymargin.solvers.linear_fields import packed_rows, unpack
 from polymargin.solvers.method import Checked, Method
-from polymargin.solvers.polish import polished, polishing_pays
 from polymargin.solvers.precision import FLOAT32_PROTOTYPES_TOL, allows_float32
 from polymargin.solvers.run import Run, seed_state
 
@@ -451,9 +451,9 @@ class BlockDescent(Method):
     def refine(self, point: DualPoint, judgement: Judgement) -> tuple[DualPoint, Judgement]:
         """The last digits of a smooth machine, where they are cheap and the judge agrees."""
         problem, tol = self.problem, self.progress.stop.tol
-        if not polishing_pays(problem, tol):
+        if not may_refine_quadratic(problem, tol):
             return point, judgement
-        found = polished(problem, self.variables())
+        found = refine_quadratic(problem, self.variables())
         if found is None:
             return point, judgement
         refined = DualPoint.from_dense(problem, *found)

@@ -43,7 +43,6 @@ _FLOPS_PER_SECOND = 1.5e10  # of a factorisation and of the products before it
 _INTERIOR_ITERATIONS = 20  # of the interior point, as a rule
 _INTERIOR_START = 2e-3
 _INTERIOR_NUMBER = 4e-7  # of a variable in one iteration: some forty passes over it
-_CURVATURE = 2e-8  # of a number of the Q x Q curvatures of one pattern, all iterations together
 
 
 def row_width(problem: Problem) -> float:
@@ -82,16 +81,12 @@ def class_check_seconds(n_scores: int, width: float, is_compiled: bool) -> float
     return _CHECK + n_scores * (look + _PRODUCT * width)
 
 
-def interior_point_seconds(n: int, width: int, R: int, has_curvatures: bool) -> float:
-    """The interior point on n rows of the feature map and R prototypes.
-
-    ``has_curvatures``: every pattern has an R x R matrix of its own (all but Crammer-Singer).
-    """
+def interior_point_seconds(n: int, width: int, R: int) -> float:
+    """The interior point on n rows of the feature map and R prototypes."""
     normal = n * float(width) ** 2 * R * (R + 1)
     factor = (R * float(width)) ** 3 / 3.0
     iteration = (normal + factor) / _FLOPS_PER_SECOND + _INTERIOR_NUMBER * n * R
-    curvatures = _CURVATURE * n * R**3 if has_curvatures else 0.0
-    return _INTERIOR_START + _INTERIOR_ITERATIONS * iteration + curvatures
+    return _INTERIOR_START + _INTERIOR_ITERATIONS * iteration
 
 
 def judge_seconds(problem: Problem, n_support: int) -> float:

@@ -4,38 +4,109 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from polymargin.certificate.judge import judge
 from polymargin.problem.point import DualPoint
 from polymargin.problem.problem import Problem
-from polymargin.solvers.barrier import MachineLeap, PlainLeap
+from polymargin.solvers.costs import interior_point_seconds
+from polymargin.solvers.interior_point import CentralPath, features, follow
 
 if TYPE_CHECKING:
+    from polymargin.certificate.certificate import Certificate
     from polymargin.solvers.driver import Progress
 
 __all__ = ["InteriorPointSwitch"]
 
+_ATTEMPTS = 3  # switches in one run: a second point is rarely better than what descent made of one
+_LARGEST_ORDER = 2000  # of the matrix to be factorised: 32 MB, a second
+_LARGEST_GRAM = 700  # patterns of a kernel: its square root has so many features
+_LARGEST_DATA = 50_000_000  # numbers in the rows of the feature map
+_SPENT = 0.5  # of the interior point's cost must have gone into descent before
+_LEFT = 2.0  # times its cost must still be needed by descent
+_AIM = 0.01  # of the tolerance: the next digits are cheap, and the judge sees rounding too
+
 
 class InteriorPointSwitch:
-    """Decides when descent is too slow and offers the interior point's dual point instead."""
+    """Decides when descent is too slow and offers the interior point's dual point instead.
+
+    The switch is worth it once descent has spent half of what the interior point will cost and, by
+    the rate of its last checks, still needs more than twice that.  Costs are counted in nominal
+    seconds, not read from the clock: the same seed must give the same bits.
+    """
 
     def __init__(self, problem: Problem, progress: Progress) -> None:
-        self.problem = problem
-        self.is_plain = problem.machine.is_crammer_singer and not problem.has_free_bias
-        self.inner: PlainLeap | MachineLeap
-        self.inner = (PlainLeap if self.is_plain else MachineLeap)(problem, progress)
+        self.problem, self.progress = problem, progress
+        self.left = _ATTEMPTS
+        self.cost = np.inf
+        n, R, is_linear = problem.n_patterns, problem.n_prototypes, problem.kernel.is_linear
+        if problem.centre is None and problem.kernel_psd is not False:
+            width = problem.X.shape[1] + 1 if is_linear else n
+            fits = width * R <= _LARGEST_ORDER and n * width <= _LARGEST_DATA
+            if fits and (is_linear or n <= _LARGEST_GRAM):
+                self.cost = interior_point_seconds(n, width, R)
 
     def is_worth_it(self) -> bool:
         """Whether to switch now."""
-        return self.inner.is_worth_it()
+        progress = self.progress
+        marks = progress.marks
+        if not self.left or progress.work < _SPENT * self.cost or len(marks) < 3:
+            return False
+        limit = progress.stop.max_time
+        if limit is not None and progress.run.seconds + self.cost > limit:
+            return False
+        (before, gap_before), (now, gap) = marks[-3], marks[-1]
+        if not np.isfinite(gap):
+            return len(marks) > 8
+        if not gap < gap_before:
+            return True
+        checks_left = np.log(max(gap / progress.stop.tol, 1.0)) / np.log(gap_before / gap)
+        return bool(checks_left * (now - before) > _LEFT * self.cost)
 
     def point(self, dual: float, largest: float) -> DualPoint | None:
-        """A dual point better than the current one, whose dual value is given."""
-        inner = self.inner
-        if isinstance(inner, MachineLeap):
-            found = inner.signed_point(dual, largest)
-            return None if found is None else DualPoint.from_dense(self.problem, *found)
-        tau = inner.point(dual, largest)
-        if tau is None:
+        """A dual point better than the current one (its dual value, its largest variable).
+
+        None where there is none, or where the arithmetic fails (LinAlgError).
+        """
+        self.left -= 1
+        progress, tol = self.progress, self.progress.stop.tol
+        try:
+            X = features(self.problem)
+        except np.linalg.LinAlgError:
             return None
-        return DualPoint.from_dense(
-            self.problem, self.problem.machine.signed(tau, self.problem.own)
-        )
+        best = None
+        for cap in self.caps(dual, largest):
+            path = CentralPath(self.problem, X, cap, largest)
+            points, iterations = follow(path, _AIM * tol, progress.why_stop)
+            progress.iterations += iterations
+            for point in points:
+                certificate = self.certificate(point)
+                if certificate is None:
+                    continue
+                if certificate.relative_gap <= tol:
+                    return point
+                if certificate.dual > dual:
+                    best, dual = point, certificate.dual
+            if progress.why_stop():
+                break
+        return best
+
+    def caps(self, dual: float, largest: float) -> list[np.ndarray]:
+        """Caps to try, the last ones those of the problem.
+
+        Where C is huge, caps well above the largest variable so far come first: they spare digits,
+        and a solution that stays below them solves the problem itself.
+        """
+        cap = self.problem.cap
+        if self.problem.machine.p == 2 or self.problem.is_hard:
+            return [cap]
+        start = max(10.0 * largest, 4.0 * dual)
+        first = [start, 100.0 * start] if 0.0 < 1000.0 * start < cap.max() else []
+        return [*(np.minimum(cap, c) for c in first), cap]
+
+    def certificate(self, point: DualPoint) -> Certificate | None:
+        """What the judge says; None beyond the digits of float64."""
+        try:
+            return judge(self.problem, point).certificate
+        except (FloatingPointError, ValueError, np.linalg.LinAlgError):
+            return None

@@ -1,9 +1,10 @@
 """The last digits of a nearly optimal dual point: its optimality conditions as linear equations.
 
-Where kernel values are large, a dual point of nearly optimal value can still have loose scores:
-the primal value C sum xi sees every error of alpha K_ii times over.  Once it is known which
-variables lie between their bounds, the rest is one linear system.  With the arrows a_ik of the
-interior point (see ``barrier``)::
+Once it is known which variables lie between their bounds, the rest is one linear system.
+
+``refine`` (all machines but M-SVM^2).  Where kernel values are large, a dual point of nearly
+optimal value can still have loose scores: the primal value C sum xi sees every error of alpha K_ii
+times over.  With the vectors a_ik of the interior point (see ``interior_point``)::
 
     a_ik . (h(x_i) + b) + xi_i = target_ik     for every variable alpha_ik between its bounds
     sum_k alpha_ik = C_i                       where a shared slack xi_i is positive
@@ -12,6 +13,14 @@ interior point (see ``barrier``)::
 (xi_i only where slacks are shared and positive).  The system is solved for the correction of
 alpha, so that each round adds the digits that the last one lost; variables that leave their bounds
 are set to them.
+
+``refine_quadratic`` (M-SVM^2).  The loss is smooth, so a small gap still leaves the scores loose:
+their error is the square root of the gap.  With the positive variables::
+
+    (H~ alpha)_ik - b_k = 1/(Q - 1)  for alpha_ik > 0 ,   equal column sums ,   sum_k b_k = 0
+
+(without b and column sums where the intercept is not free).  Variables that come out negative
+leave, constraints that are violated join, and it is solved again.
 """
 
 from __future__ import annotations
@@ -22,14 +31,18 @@ import numpy as np
 
 from polymargin.problem.problem import Problem
 
-__all__ = ["CUTS", "refine"]
+__all__ = ["CUTS", "may_refine_quadratic", "refine", "refine_quadratic"]
 
-_LARGEST_SYSTEM = 800
-_LARGEST_SUPPORT = 3000
-_ROUNDS = 6
+_LARGEST_SYSTEM = 800  # equations: least squares of that size take half a second
+_LARGEST_SUPPORT = 3000  # patterns whose Gram matrix is computed: 72 MB
+_ROUNDS = 6  # corrections: each one adds digits or sets variables to their bounds
+_LARGEST_QUADRATIC = 1200  # variables of M-SVM^2
+_QUADRATIC_TOL = 1e-6  # tolerance from which on the scores of M-SVM^2 are worth the system
+_QUADRATIC_ROUNDS = 20  # changes of the set of positive variables
 
 CUTS = (1e-15, 1e-10)
-"""Where singular values count as zero: what is worth trying."""
+"""Parts of the largest singular value below which others count as zero: what is worth trying.
+The first keeps all digits of well-posed systems, the second survives duplicates among the rows."""
 
 
 def refine(
@@ -38,8 +51,6 @@ def refine(
     is_free: np.ndarray,
     is_full: np.ndarray,
     b: np.ndarray,
-    arrows: np.ndarray,
-    target: np.ndarray,
     cap: np.ndarray,
     cut: float,
 ) -> np.ndarray | None:
@@ -52,8 +63,6 @@ def refine(
     is_free : (n, Q) whether a variable lies between its bounds.
     is_full : (n,) whether a pattern's shared slack is positive: its variables sum to its cap.
     b : (Q,) the unpenalised intercept (zeros where there is none).
-    arrows : (n, Q, Q) a_ik.
-    target : (n, Q)
     cap : (n, Q) or (n, 1), the latter where slacks are shared; inf without bounds.
     cut : float
         Singular values below this part of the largest are taken for zero.
@@ -72,8 +81,7 @@ def refine(
             is_free[support],
             _Conditions(
                 is_full[support],
-                arrows[support],
-                target[support],
+                *_constraints(problem, support),
                 cap[support],
                 problem.has_free_bias,
                 cut,
@@ -83,6 +91,17 @@ def refine(
         return None
     refined[support] = found
     return refined
+
+
+def _constraints(problem: Problem, support: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The vectors a_ik (s, Q, Q) of some patterns, one row per constraint, and targets (s, Q)."""
+    machine, own, Q = problem.machine, problem.own[support], problem.n_prototypes
+    eye = np.eye(Q)
+    is_own = np.arange(Q) == own[:, None]
+    target = np.where(is_own, machine.target_of_own(Q), machine.rival_target(Q))
+    if machine.K1:
+        return eye[own][:, None, :] - eye[None], target
+    return np.where(is_own, 1.0, -1.0)[:, :, None] * (eye - 1.0 / Q)[None], target
 
 
 class _State(NamedTuple):
@@ -97,7 +116,7 @@ class _Conditions(NamedTuple):
     """What is known of the patterns with weight; see ``refine``."""
 
     is_full: np.ndarray
-    arrows: np.ndarray
+    vectors: np.ndarray
     target: np.ndarray
     cap: np.ndarray
     has_free_bias: bool
@@ -132,8 +151,8 @@ def _correction(
     i, k = np.nonzero(is_free)
     full = np.flatnonzero(known.is_full)
     m, f, q = len(i), len(full), Q if known.has_free_bias else 0
-    a = known.arrows[i, k]
-    T = np.einsum("ik,ikq->iq", alpha, known.arrows)
+    a = known.vectors[i, k]
+    T = np.einsum("ik,ikq->iq", alpha, known.vectors)
     scores = K @ T + b
     # a constraint is scaled by its own curvature, or large kernel values hide the small ones
     size = np.sqrt(np.maximum(K[i, i] * (a * a).sum(axis=1), 1e-300))
@@ -170,3 +189,65 @@ def _within_caps(alpha: np.ndarray, cap: np.ndarray) -> np.ndarray:
         total = alpha.sum(axis=1, keepdims=True)
         alpha *= np.minimum(1.0, cap / np.where(total > 0.0, total, 1.0))
     return alpha
+
+
+# -- M-SVM^2 ---------------------------------------------------------------------------------------
+
+
+def may_refine_quadratic(problem: Problem, tol: float) -> bool:
+    """Whether the machine is smooth, the tolerance fine and the system small."""
+    small = problem.n_patterns * (problem.n_prototypes - 1) <= _LARGEST_QUADRATIC
+    return problem.machine.p == 2 and not problem.is_hard and tol <= _QUADRATIC_TOL and small
+
+
+def refine_quadratic(problem: Problem, signed: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """Signed variables (n, Q) and b that solve the conditions, or None if no set of them does."""
+    n, Q = signed.shape
+    target = problem.machine.rival_target(Q)
+    everyone = np.arange(n)
+    K = problem.gram(everyone, everyone).astype(np.float64)
+    K[everyone, everyone] += 0.5 / problem.cap
+    alpha = -signed
+    positive = alpha > 1e-9 * max(float(alpha.max()), 1e-300)
+    rival = np.ones((n, Q), dtype=bool)
+    rival[everyone, problem.own] = False
+    for _ in range(_QUADRATIC_ROUNDS):
+        try:
+            alpha, b = _solve_quadratic(K, positive & rival, target, problem.has_free_bias)
+        except np.linalg.LinAlgError:
+            return None
+        if not np.isfinite(alpha).all():
+            return None
+        slope = K @ (alpha - alpha.mean(axis=1, keepdims=True)) - target - b
+        scale = max(float(np.abs(alpha).max()), 1e-300)
+        negative = alpha < 0.0
+        missing = rival & ~positive & (slope < -1e-13)
+        if not negative.any() and not missing.any():
+            return -alpha, b
+        if not missing.any() and float(alpha.min()) > -1e-14 * scale:
+            return -np.maximum(alpha, 0.0), b
+        positive = (positive & ~negative) | missing
+    return None
+
+
+def _solve_quadratic(
+    K: np.ndarray, positive: np.ndarray, target: float, free: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """alpha on the chosen places, zero elsewhere, and b."""
+    n, Q = positive.shape
+    i, k = np.nonzero(positive)
+    m = len(i)
+    size = m + (Q if free else 0)
+    A = np.zeros((size + (1 if free else 0), size))
+    right = np.zeros(len(A))
+    A[:m, :m] = K[np.ix_(i, i)] * ((k[:, None] == k[None, :]) - 1.0 / Q)
+    right[:m] = target
+    if free:
+        column = (k[:, None] == np.arange(Q)).astype(np.float64)
+        A[:m, m:] = -column
+        A[m : m + Q, :m] = (column - 1.0 / Q).T
+        A[m + Q, m:] = 1.0
+    x = np.linalg.lstsq(A, right, rcond=None)[0]
+    alpha = np.zeros((n, Q))
+    alpha[i, k] = x[:m]
+    return alpha, x[m:] if free else np.zeros(Q)
