@@ -45,8 +45,8 @@ __all__ = [
 ]
 
 
-_LANES = 16
-"""Sparse rows: so many lanes of whole rows of V cost what one listed prototype does (measured)."""
+_COLUMNS_PER_PROTOTYPE = 16
+"""Sparse rows: so many columns of whole rows of V cost as much as one listed prototype."""
 
 
 class DenseField(NamedTuple):
@@ -185,7 +185,7 @@ def _push_pair_packed(field: Any, i: Any, r: Any, s: Any, amount: Any) -> None:
 
 def _read_sparse(field: Any, i: Any, active: Any, count: Any, out: Any) -> None:
     begin, end = field.indptr[i], field.indptr[i + 1]
-    if _LANES * count <= field.V.shape[1]:
+    if _COLUMNS_PER_PROTOTYPE * count <= field.V.shape[1]:
         # few prototypes: a sum in a register each
         for q in range(count):
             r = np.intp(active[i, q])
@@ -201,7 +201,7 @@ def _read_sparse(field: Any, i: Any, active: Any, count: Any, out: Any) -> None:
 
 
 def _difference_sparse(field: Any, i: Any, r: Any, s: Any) -> float:
-    if field.V.shape[1] <= _LANES:
+    if field.V.shape[1] <= _COLUMNS_PER_PROTOTYPE:
         begin, end = field.indptr[i], field.indptr[i + 1]
         sum_rows(field.data, field.indices, begin, end, field.V, field.total)
         apart = np.float64(field.total[r]) - np.float64(field.total[s])
@@ -220,7 +220,7 @@ def _push_sparse(field: Any, i: Any, r: Any, amount: Any) -> None:
 
 
 def _push_pair_sparse(field: Any, i: Any, r: Any, s: Any, amount: Any) -> None:
-    if field.V.shape[1] <= _LANES:
+    if field.V.shape[1] <= _COLUMNS_PER_PROTOTYPE:
         field.total[:] = 0.0
         field.total[r] = amount
         field.total[s] = -amount
@@ -239,7 +239,7 @@ def _push_pair_sparse(field: Any, i: Any, r: Any, s: Any, amount: Any) -> None:
 
 
 def _push_list_sparse(field: Any, i: Any, active: Any, count: Any, change: Any) -> None:
-    if _LANES * count <= field.V.shape[1]:
+    if _COLUMNS_PER_PROTOTYPE * count <= field.V.shape[1]:
         _push_each(field, i, active, count, change)
         return
     field.total[:] = 0.0
@@ -407,7 +407,7 @@ def is_ready(field: Any, i: Any) -> bool:
 
 
 # see ``inlined``: a verb that stays a call costs more than what it does
-_OPTIONS = {"fastmath": set(FASTMATH), "forceinline": True}
+_OPTIONS = {"fastmath": set(FASTMATH), "forceinline": True, "no_cfunc_wrapper": True}
 
 
 def _compiled(verb: str, field: Any) -> Any:

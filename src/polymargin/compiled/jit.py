@@ -157,7 +157,8 @@ def _checked(dispatcher: Any) -> Any:
 
 
 def _compiled(function: Function, **more: Any) -> Function:
-    options = {"nogil": True, "fastmath": set(FASTMATH), **more}
+    # nobody calls these functions from C: that wrapper would cost a tenth of the compile time
+    options = {"nogil": True, "fastmath": set(FASTMATH), "no_cfunc_wrapper": True, **more}
     if _CACHE is not None:
         before = numba.config.CACHE_DIR
         numba.config.CACHE_DIR = _CACHE

@@ -1,7 +1,7 @@
 """Sums of short rows weighted by sparse numbers, in vector registers.
 
 Beside sparse rows the prototypes are stored feature by feature, V (d, R): the scores of a pattern
-are the sum over its numbers of ``value * V[index]``.  Written as a loop over lanes this sum lives
+are the sum over its numbers of ``value * V[index]``.  As a loop over SIMD lanes this sum lives
 in memory, where every addition waits for the one before it to be stored; in registers, four sums
 side by side, it is four times faster.  Numba has no vectors of its own, so their code is spelled
 out here.
@@ -24,7 +24,7 @@ from polymargin.compiled.jit import inlined
 __all__ = ["MULTIPLE", "add_to_rows", "sum_rows"]
 
 MULTIPLE = 8
-"""Rows of V are best padded to a multiple of so many lanes: the rest goes one by one."""
+"""Rows of V are best padded to a multiple of so many SIMD lanes: the rest goes one by one."""
 
 _WIDE, _NARROW = 2 * MULTIPLE, MULTIPLE
 if numba.config.DISABLE_JIT:  # vectors exist in compiled code only
@@ -77,7 +77,7 @@ def _loop(builder: Any, begin: Any, end: Any, step: int) -> Any:
 
 
 def _in_rows(lanes: int, write: Callable[..., None]) -> Any:
-    """A compiled verb ``(values, indices, begin, end, V, lane, other)`` whose loop is written.
+    """A compiled verb ``(values, indices, begin, end, V, column, other)`` whose loop is written.
 
     ``write(writer, piece, begin, end, other)`` is given ``piece(k)``: the k-th number in all lanes,
     and where the vector of V begins that belongs to it.
@@ -85,30 +85,37 @@ def _in_rows(lanes: int, write: Callable[..., None]) -> Any:
 
     @intrinsic
     def verb(
-        typing: Any, values: Any, indices: Any, begin: Any, end: Any, V: Any, lane: Any, other: Any
+        typing: Any,
+        values: Any,
+        indices: Any,
+        begin: Any,
+        end: Any,
+        V: Any,
+        column: Any,
+        other: Any,
     ) -> Any:
         if any(array.layout != "C" for array in (values, indices, V, other)):
-            raise numba.TypingError("arrays of lanes must be C-ordered")
+            raise numba.TypingError("arrays of SIMD lanes must be C-ordered")
 
         def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             writer = _Writer(context, builder, V, lanes)
             first, last, shift = (
                 context.cast(builder, args[k], signature.args[k], types.int64) for k in (2, 3, 5)
             )
-            n_lanes = builder.extract_value(
+            n_columns = builder.extract_value(
                 context.make_array(V)(context, builder, args[4]).shape, 1
             )
 
             def piece(k: Any) -> tuple[Any, Any]:
                 number = writer.element(values, args[0], k, V.dtype)
                 index = writer.element(indices, args[1], k, types.int64)
-                offset = builder.add(builder.mul(index, n_lanes), shift)
+                offset = builder.add(builder.mul(index, n_columns), shift)
                 return writer.spread(number), writer.place(V, args[4], offset)
 
             write(writer, piece, first, last, writer.place(other, args[6], shift))
             return context.get_dummy_value()
 
-        return types.void(values, indices, begin, end, V, lane, other), code
+        return types.void(values, indices, begin, end, V, column, other), code
 
     return verb
 
@@ -152,14 +159,14 @@ def sum_rows(values: Any, indices: Any, begin: Any, end: Any, V: Any, out: Any) 
 
     All arrays are C-ordered; ``out`` has the length of a row of V, and its type.
     """
-    lane, width = 0, V.shape[1]
-    while lane + _WIDE <= width:
-        _sum_wide(values, indices, begin, end, V, lane, out)
-        lane += _WIDE
-    while lane + _NARROW <= width:
-        _sum_narrow(values, indices, begin, end, V, lane, out)
-        lane += _NARROW
-    for r in range(lane, width):
+    column, width = 0, V.shape[1]
+    while column + _WIDE <= width:
+        _sum_wide(values, indices, begin, end, V, column, out)
+        column += _WIDE
+    while column + _NARROW <= width:
+        _sum_narrow(values, indices, begin, end, V, column, out)
+        column += _NARROW
+    for r in range(column, width):
         out[r] = 0.0
         for k in range(begin, end):
             out[r] += V.dtype.type(values[k]) * V[indices[k], r]
@@ -168,13 +175,13 @@ def sum_rows(values: Any, indices: Any, begin: Any, end: Any, V: Any, out: Any) 
 @inlined
 def add_to_rows(values: Any, indices: Any, begin: Any, end: Any, change: Any, V: Any) -> None:
     """``V[indices[k]] += values[k] change`` for begin <= k < end; the arrays as in ``sum_rows``."""
-    lane, width = 0, V.shape[1]
-    while lane + _WIDE <= width:
-        _add_wide(values, indices, begin, end, V, lane, change)
-        lane += _WIDE
-    while lane + _NARROW <= width:
-        _add_narrow(values, indices, begin, end, V, lane, change)
-        lane += _NARROW
-    for r in range(lane, width):
+    column, width = 0, V.shape[1]
+    while column + _WIDE <= width:
+        _add_wide(values, indices, begin, end, V, column, change)
+        column += _WIDE
+    while column + _NARROW <= width:
+        _add_narrow(values, indices, begin, end, V, column, change)
+        column += _NARROW
+    for r in range(column, width):
         for k in range(begin, end):
             V[indices[k], r] += V.dtype.type(values[k]) * change[r]
