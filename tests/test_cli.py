@@ -20,7 +20,7 @@ from sklearn.preprocessing import StandardScaler
 
 import polymargin
 from polymargin.cli import main
-from polymargin.cli.machine_options import MACHINES
+from polymargin.cli.machine_setup import MACHINES
 
 NAMES = ["sepal length", "sepal width", "petal length", "petal width"]
 SPECIES = ["setosa", "versicolor", "virginica"]
@@ -462,7 +462,7 @@ def test_standard_input_and_quiet(home):
 
 
 def test_large_linear_models_go_without_support_vectors(home, monkeypatch, tmp_path):
-    from polymargin.cli import fitting
+    from polymargin.cli import single_fit as fitting
 
     monkeypatch.setattr(fitting, "_SUPPORT_BYTES", 10)
     for options in (["-m", "CS"], ["-m", "MP", "-p", "2"], ["-m", "HULL", "--eta", "0.1"]):
@@ -559,7 +559,7 @@ def test_info(home):
     ],
 )
 def test_what_is_said_of_a_certificate_holds(primal, dual, words):
-    from polymargin.cli.describe import certificate_words
+    from polymargin.cli.model_description import certificate_words
 
     certificate = {"primal": primal, "dual": dual, "gap": primal - dual}
     assert words in certificate_words({"certificate": certificate, "status": "converged"})

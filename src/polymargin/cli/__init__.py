@@ -5,13 +5,19 @@ from __future__ import annotations
 import click
 
 from polymargin import __version__
-from polymargin.cli.common import Tool
-from polymargin.cli.explain import explain
-from polymargin.cli.paths import path
-from polymargin.cli.searching import cv, tune
-from polymargin.cli.sharing import completion, demo, export, report
-from polymargin.cli.training import train
-from polymargin.cli.using import evaluate, info, predict
+from polymargin.cli.application import Tool
+from polymargin.cli.commands.completion import completion
+from polymargin.cli.commands.cv import cv
+from polymargin.cli.commands.demo import demo
+from polymargin.cli.commands.evaluate import evaluate
+from polymargin.cli.commands.explain import explain
+from polymargin.cli.commands.export import export
+from polymargin.cli.commands.info import info
+from polymargin.cli.commands.path import path
+from polymargin.cli.commands.predict import predict
+from polymargin.cli.commands.report import report
+from polymargin.cli.commands.train import train
+from polymargin.cli.commands.tune import tune
 
 __all__ = ["main"]
 
@@ -21,9 +27,10 @@ __all__ = ["main"]
 def main() -> None:
     """Train, use and share multi-class large-margin classifiers.
 
-    DATA is a file of type CSV, TSV, LIBSVM, ARFF, NPZ or Parquet (also packed with gzip, bzip2 or
-    xz), or - for standard input.  Results go to standard output, messages and progress to standard
-    error.  Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+    DATA is a file of type CSV, TSV, JSON lines, Parquet, LIBSVM, ARFF or NPZ (also packed with
+    gzip, bzip2, xz or zstd), several such files, or - for standard input.  Results go to standard
+    output, messages and progress to standard error.  Exit codes: 0 done, 1 failed, 2 wrong usage,
+    130 interrupted.
     """
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from polymargin.cli.common import ToolError, say, table
+from polymargin.cli.application import ToolError
+from polymargin.cli.messages import say, table
 
 __all__ = ["column_specs", "prepare_columns", "reading_kinds", "takes_raw_columns"]
 

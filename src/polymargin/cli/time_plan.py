@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from polymargin.cli.fitting import Fitted, predict_scaled
+from polymargin.cli.single_fit import Fitted, predict_scaled
 
 __all__ = ["GOOD_GAP", "Kept", "Timer", "choose_model", "final_rows"]
 

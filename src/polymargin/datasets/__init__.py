@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from polymargin.datasets.dataset import ColumnSpec, Dataset, Progress, Wanted
+from polymargin.datasets.dataset import ColumnRequest, ColumnSpec, Dataset, Progress, Wanted
 from polymargin.datasets.sources import FORMATS, Source, check_text, format_of, open_source
 from polymargin.exceptions import DataFileError
 
@@ -29,6 +29,7 @@ def read_data(
     kinds: Mapping[str, str] | None = None,
     ignore: Sequence[str | int] = (),
     query: str | None = None,
+    group: str | int | None = None,
     part: str | None = None,
     wanted: Wanted | None = None,
     need_label: bool = True,
@@ -65,6 +66,8 @@ def read_data(
     query : str or None
         One SELECT over the files, each of which is a table with its name without suffix; the first
         one is also called ``data``.
+    group : str, int or None
+        Column that names groups of rows (speakers, patients, documents); it is no feature.
     part : {"train", "test", "validation"} or None
         NPZ: the rows listed in ``train_idx``, ``test_idx`` or ``val_idx``.
     wanted : Wanted or None
@@ -98,21 +101,20 @@ def read_data(
         options.delimiter = _delimiter(opened[0], delimiter)
         if decimal not in (None, ".", ","):
             raise opened[0].error(f"decimal must be '.' or ',', got {decimal!r}")
-        columns: dict[str, Any] = {"label": label, "ignore": ignore}
-        common: dict[str, Any] = {"wanted": wanted, "need_label": need_label}
+        request = ColumnRequest(label, ignore, wanted, need_label, group)
         if query is not None:
             from polymargin.datasets.typed_table import read_query
 
             formats = [format] * len(opened)
-            table = read_query(opened, formats, query, options, **columns, **common)
+            table = read_query(opened, formats, query, options, request)
             return _named(table.dataset(dtype, wanted), "query")
         kind = format or format_of(opened[0])
         if kind in _TABLES:
-            table = _read_table(opened, kind, options, columns, common)
+            table = _read_table(opened, kind, options, request)
             return _named(table.dataset(dtype, wanted), kind)
         if len(opened) > 1:
             raise opened[1].error(f"several files can be read as one table, but not as {kind}")
-        return _named(_read_other(opened[0], kind, part, options, columns, common, dtype), kind)
+        return _named(_read_other(opened[0], kind, part, options, request, dtype), kind)
     finally:
         for source in opened:
             source.close()
@@ -150,9 +152,7 @@ def _delimiter(source: Source, delimiter: str | None) -> str | None:
     return delimiter
 
 
-def _read_table(
-    opened: list[Source], kind: str, options: Any, columns: dict[str, Any], common: dict[str, Any]
-) -> Any:
+def _read_table(opened: list[Source], kind: str, options: Any, request: ColumnRequest) -> Any:
     for source in opened:
         if kind == "parquet":
             if not source.peek(4):
@@ -162,12 +162,12 @@ def _read_table(
     if kind in ("parquet", "jsonl"):
         from polymargin.datasets.typed_table import read_typed_table
 
-        return read_typed_table(opened, kind, options, **columns, **common)
+        return read_typed_table(opened, kind, options, request)
     from polymargin.datasets.text_table import read_text_table
 
     if options.delimiter is None and kind == "tsv":
         options.delimiter = "\t"
-    return read_text_table(opened, options, **columns, **common)
+    return read_text_table(opened, options, request)
 
 
 def _read_other(
@@ -175,21 +175,23 @@ def _read_other(
     kind: str,
     part: str | None,
     options: Any,
-    columns: dict[str, Any],
-    common: dict[str, Any],
+    request: ColumnRequest,
     dtype: Any,
 ) -> Dataset:
+    wanted, need_label = request.wanted, request.need_label
+    if request.group is not None and kind != "arff":
+        raise source.error(f"--group takes a column of a table; {kind} has none")
     if kind == "npz":
         from polymargin.datasets.npz import read_npz
 
         if not source.peek(4):
             raise source.error("is empty")
-        return read_npz(source, part=part, dtype=dtype, **common)
+        return read_npz(source, part=part, dtype=dtype, wanted=wanted, need_label=need_label)
     check_text(source)
     if kind == "libsvm":
         from polymargin.datasets.svmlight import read_svmlight
 
-        return read_svmlight(source, dtype=dtype, **common)
+        return read_svmlight(source, dtype=dtype, wanted=wanted, need_label=need_label)
     from polymargin.datasets.arff import read_arff
 
-    return read_arff(source, options, **columns, **common).dataset(dtype, common["wanted"])
+    return read_arff(source, options, request).dataset(dtype, wanted)

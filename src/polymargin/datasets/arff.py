@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from polymargin.datasets.csv_layout import CsvLayout, split_line
-from polymargin.datasets.dataset import Wanted
+from polymargin.datasets.dataset import ColumnRequest
 from polymargin.datasets.sources import Source
 from polymargin.datasets.table import Table, roles_of_columns
 from polymargin.datasets.text_table import Scan, TextOptions
@@ -36,11 +35,7 @@ class Attribute(NamedTuple):
 def read_arff(
     source: Source,
     options: TextOptions,
-    *,
-    label: str | int | None = None,
-    ignore: Sequence[str | int] = (),
-    wanted: Wanted | None = None,
-    need_label: bool = True,
+    request: ColumnRequest,
 ) -> Table:
     """Read an ARFF file; see ``read_data``."""
     copy = _Copy(source)
@@ -48,7 +43,7 @@ def read_arff(
     attributes = copy.attributes
     names = [attribute.name for attribute in attributes]
     notes: list[str] = []
-    roles = roles_of_columns(source, len(names), names, label, ignore, wanted, need_label, notes)
+    roles = roles_of_columns(source, len(names), names, request, notes)
     for c in roles.features:
         if attributes[c].kind not in ("numeric", "nominal", *_KNOWN):
             raise source.error(
@@ -63,7 +58,7 @@ def read_arff(
     scan = Scan([source], [layout], options, [copy.path])
     label_name = None if roles.label is None else names[roles.label]
     table = Table(source, [], None, label_name, True, scan.line_of, notes)
-    scan.read(table, names, roles.features, roles.label)
+    scan.read(table, names, roles)
     for c, column in zip(roles.features, table.columns, strict=True):
         _check_values(table, attributes[c], column.values)
     if roles.label is not None:

@@ -12,6 +12,7 @@ import numpy as np
 from polymargin.exceptions import DataFileError
 
 __all__ = [
+    "ColumnRequest",
     "ColumnSpec",
     "Dataset",
     "LabelTable",
@@ -52,6 +53,17 @@ class Wanted:
 
 
 @dataclass
+class ColumnRequest:
+    """Which columns of a table are asked for; the parameters are those of ``read_data``."""
+
+    label: str | int | None = None
+    ignore: Sequence[str | int] = ()
+    wanted: Wanted | None = None
+    need_label: bool = True
+    group: str | int | None = None
+
+
+@dataclass
 class Dataset:
     """A data file in memory.
 
@@ -75,6 +87,8 @@ class Dataset:
         The features of a table that is no matrix.
     plan : ColumnPlan or None
         What becomes of these columns.
+    groups : ndarray of shape (n_samples,) or None
+        Numbers of the groups that ``group`` names.
     """
 
     X: Any
@@ -87,6 +101,7 @@ class Dataset:
     notes: list[str] = field(default_factory=list)
     columns: list[Any] | None = None
     plan: Any = None
+    groups: np.ndarray | None = None
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from polymargin.datasets.dataset import ColumnSpec, Dataset, Wanted, factorize
+from polymargin.datasets.dataset import ColumnRequest, ColumnSpec, Dataset, Wanted, factorize
 from polymargin.datasets.sources import Source
 from polymargin.datasets.text_values import (
     NO_LABEL,
@@ -54,6 +54,7 @@ class Table:
     has_names: bool
     line_of: Callable[[int], int | None] = lambda row: None
     notes: list[str] = field(default_factory=list)
+    group: np.ndarray | None = None  # texts
 
     def error(self, row: int, name: str, message: str) -> Exception:
         """A refusal that names the line, or the row where there are no lines, and the column."""
@@ -68,6 +69,8 @@ class Table:
         codes, labels = self._labels()
         names = [column.name for column in self.columns] if self.has_names else None
         data = Dataset(None, codes, labels, names, self.label_name, notes=self.notes)
+        if self.group is not None:
+            data.groups = group_numbers(self.group)
         if names is not None and len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
             self.notes.append(
@@ -149,6 +152,12 @@ class Table:
         return Column(column.name, spec.kind, values, spec.form)
 
 
+def group_numbers(texts: np.ndarray) -> np.ndarray:
+    """Numbers of groups; rows without a group are one of their own together."""
+    number: dict[Any, int] = {}
+    return np.array([number.setdefault(text, len(number)) for text in texts.tolist()])
+
+
 def column_texts(column: Column) -> np.ndarray:
     """The values of a column as texts again."""
     if column.values.dtype == object:
@@ -218,20 +227,23 @@ class Roles:
 
     features: list[int]
     label: int | None
+    group: int | None = None
 
 
 def roles_of_columns(
     source: Source,
     n_columns: int,
     names: list[str] | None,
-    label: str | int | None,
-    ignore: Sequence[str | int],
-    wanted: Wanted | None,
-    need_label: bool,
+    request: ColumnRequest,
     notes: list[str],
 ) -> Roles:
     """Which columns are features, in which order, and which one is the label."""
-    dropped = {_find_column(source, c, n_columns, names, "--ignore") for c in ignore}
+    label, group, wanted = request.label, request.group, request.wanted
+    need_label = request.need_label
+    dropped = {_find_column(source, c, n_columns, names, "--ignore") for c in request.ignore}
+    grouped = None if group is None else _find_column(source, group, n_columns, names, "--group")
+    if grouped is not None:
+        dropped.add(grouped)
     chosen = None
     if label is not None:
         chosen = _find_column(source, label, n_columns, names, "--label")
@@ -248,7 +260,7 @@ def roles_of_columns(
         if chosen in features and need_label:
             raise source.error(f"column {names[chosen]!r} is a feature of the model, not the label")
         _note_unused(names, {*features, chosen, *dropped}, notes)
-        return Roles(features, chosen if need_label else None)
+        return Roles(features, chosen if need_label else None, grouped)
     rest = [c for c in range(n_columns) if c not in dropped and c != chosen]
     n_wanted = len(rest) if wanted is None else wanted.n_features
     is_spare = wanted is not None and len(rest) == n_wanted + 1
@@ -266,7 +278,7 @@ def roles_of_columns(
         )
     if not rest:
         raise source.error("has no feature columns, only a label")
-    return Roles(rest, chosen if need_label else None)
+    return Roles(rest, chosen if need_label else None, grouped)
 
 
 def _by_name(source: Source, names: list[str], wanted: Wanted, notes: list[str]) -> list[int]:

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from polymargin.datasets.csv_layout import CsvLayout, guess_layout, rewrite_blanks
-from polymargin.datasets.dataset import Wanted
+from polymargin.datasets.dataset import ColumnRequest
 from polymargin.datasets.duckdb_session import Session, first_sentence, quoted_text
 from polymargin.datasets.sources import LONGEST_LINE, Source
-from polymargin.datasets.table import Column, Table, column_from_texts, roles_of_columns
+from polymargin.datasets.table import Column, Roles, Table, column_from_texts, roles_of_columns
 from polymargin.datasets.text_values import MISSING, is_missing, is_number
 
 __all__ = ["TextOptions", "read_text_table"]
@@ -46,17 +46,16 @@ class TextOptions:
 def read_text_table(
     sources: Sequence[Source],
     options: TextOptions,
-    *,
-    label: str | int | None = None,
-    ignore: Sequence[str | int] = (),
-    wanted: Wanted | None = None,
-    need_label: bool = True,
+    request: ColumnRequest,
 ) -> Table:
     """Read one text, or several with the same columns one below the other."""
     source = sources[0]
-    may_be_single = wanted is not None and wanted.n_features == 1 and not need_label
+    wanted = request.wanted
+    may_be_single = wanted is not None and wanted.n_features == 1 and not request.need_label
     layouts = [
-        guess_layout(s, options.delimiter, options.header, options.decimal, label, may_be_single)
+        guess_layout(
+            s, options.delimiter, options.header, options.decimal, request.label, may_be_single
+        )
         for s in sources
     ]
     layout = layouts[0]
@@ -66,16 +65,14 @@ def read_text_table(
     notes: list[str] = []
     if layout.decimal == ",":
         notes.append("numbers are written with a decimal comma (another: --decimal .)")
-    roles = roles_of_columns(
-        source, layout.n_columns, layout.names, label, ignore, wanted, need_label, notes
-    )
+    roles = roles_of_columns(source, layout.n_columns, layout.names, request, notes)
     if layout.names is not None and layout.names[0] == "column 0" and wanted is None:
         notes.append("the first column has no name: if it numbers the rows, use --ignore 0")
     scan = Scan(sources, layouts, options)
     names = layout.names or [f"column {c}" for c in range(layout.n_columns)]
     label_name = None if roles.label is None or layout.names is None else names[roles.label]
     table = Table(source, [], None, label_name, layout.names is not None, scan.line_of, notes)
-    scan.read(table, names, roles.features, roles.label)
+    scan.read(table, names, roles)
     return table
 
 
@@ -116,14 +113,16 @@ class Scan:
 
     # -- reading ---------------------------------------------------------------------------
 
-    def read(self, table: Table, names: list[str], features: list[int], label: int | None) -> None:
+    def read(self, table: Table, names: list[str], roles: Roles) -> None:
         """Fill the table."""
+        features, label = roles.features, roles.label
         numeric = [c for c in features if self._looks_numeric(c, names[c])]
         texts = [c for c in features if c not in set(numeric)]
         with Session(self.sources[0]) as session:
             wide = self.layout.n_columns > _MOST_COLUMNS
             part = (_WideRows if wide else _NarrowRows)(self, session)
-            numbers, found = part.read(numeric, [*texts, *([] if label is None else [label])])
+            more = [c for c in (label, roles.group) if c is not None]
+            numbers, found = part.read(numeric, list(dict.fromkeys([*texts, *more])))
         columns: dict[int, Column] = {}
         for c in [*texts, *(c for c in numeric if c in found)]:
             columns[c] = column_from_texts(
@@ -139,6 +138,8 @@ class Scan:
         table.columns = [columns[c] for c in features]
         if label is not None:
             table.label = np.array([None if t is None else t.strip() for t in found[label]], object)
+        if roles.group is not None:
+            table.group = found[roles.group]
 
     def _forced(self, c: int, name: str) -> str | None:
         kinds = self.options.kinds

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from polymargin.datasets.dataset import Wanted
+from polymargin.datasets.dataset import ColumnRequest
 from polymargin.datasets.duckdb_session import (
     Session,
     first_sentence,
@@ -40,17 +40,13 @@ def read_typed_table(
     sources: Sequence[Source],
     kind: str,
     options: TextOptions,
-    *,
-    label: str | int | None = None,
-    ignore: Sequence[str | int] = (),
-    wanted: Wanted | None = None,
-    need_label: bool = True,
+    request: ColumnRequest,
 ) -> Table:
     """Read Parquet or JSON lines, several files one below the other."""
     with Session(sources[0]) as session:
         sql = f"SELECT * FROM {_function(sources, kind)}"
         found = _Columns(session, sources[0], sql, options)
-        return found.table(label, ignore, wanted, need_label)
+        return found.table(request)
 
 
 def _function(sources: Sequence[Source], kind: str) -> str:
@@ -84,23 +80,17 @@ class _Columns:
             return DataFileError(f"--query: {first_sentence(error)}")
         return self.source.error(f"cannot be read: {first_sentence(error)}")
 
-    def table(
-        self,
-        label: str | int | None,
-        ignore: Sequence[str | int],
-        wanted: Wanted | None,
-        need_label: bool,
-    ) -> Table:
+    def table(self, request: ColumnRequest) -> Table:
         names = [name for name, _ in self.types]
         notes: list[str] = []
-        roles = roles_of_columns(
-            self.source, len(names), names, label, ignore, wanted, need_label, notes
-        )
+        roles = roles_of_columns(self.source, len(names), names, request, notes)
         label_name = None if roles.label is None else names[roles.label]
         table = Table(self.source, [], None, label_name, True, notes=notes)
         wanted_sql = [f"{self._expression(c)} AS c{c}" for c in roles.features]
         if roles.label is not None:
             wanted_sql.append(f"CAST({quoted_name(names[roles.label])} AS VARCHAR) AS label")
+        if roles.group is not None:
+            wanted_sql.append(f"CAST({quoted_name(names[roles.group])} AS VARCHAR) AS grouped")
         try:
             arrays = self.session.arrays(
                 f"SELECT {', '.join(wanted_sql)} FROM ({self.sql}) AS given"
@@ -113,6 +103,8 @@ class _Columns:
             raise self.source.error("has no rows")
         if roles.label is not None:
             table.label = as_texts(arrays["label"])
+        if roles.group is not None:
+            table.group = as_texts(arrays["grouped"])
         return table
 
     def _expression(self, c: int) -> str:
@@ -161,11 +153,7 @@ def read_query(
     formats: Sequence[str | None],
     query: str,
     options: TextOptions,
-    *,
-    label: str | int | None = None,
-    ignore: Sequence[str | int] = (),
-    wanted: Wanted | None = None,
-    need_label: bool = True,
+    request: ColumnRequest,
 ) -> Table:
     """The result of one SELECT over the given files.
 
@@ -185,7 +173,7 @@ def read_query(
         session.lock()
         _check_select(session, query)
         found = _Columns(session, sources[0], query.strip().rstrip(";"), options, is_query=True)
-        return found.table(label, ignore, wanted, need_label)
+        return found.table(request)
 
 
 def _check_select(session: Session, query: str) -> None:
@@ -214,7 +202,9 @@ def _load(session: Session, source: Source, kind: str, options: TextOptions, nam
     if kind not in ("csv", "tsv"):
         raise source.error(f"--query takes CSV, TSV, Parquet and JSON lines, not {kind}")
     check_text(source)
-    table = read_text_table([source], replace(options, kinds=_AllText()), need_label=False)
+    table = read_text_table(
+        [source], replace(options, kinds=_AllText()), ColumnRequest(need_label=False)
+    )
     if not table.has_names:
         for c, column in enumerate(table.columns):
             column.name = f"column{c}"

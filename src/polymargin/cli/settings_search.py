@@ -10,19 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from polymargin.cli.common import ToolError, progress, say_once
-from polymargin.cli.fitting import (
-    SHORTEST_FIT,
-    Fitted,
-    fit,
-    fit_scaler,
-    holdout,
-    model_bytes,
-    new_scaler,
-    predict_scaled,
-    scale_in_place,
-)
-from polymargin.cli.machine_options import Recipe
+from polymargin.cli.application import ToolError
+from polymargin.cli.data_parts import holdout
+from polymargin.cli.machine_setup import MachineSetup
+from polymargin.cli.messages import progress, say_once
+from polymargin.cli.preprocessing import fit_scaler, new_scaler, scale_in_place
+from polymargin.cli.single_fit import SHORTEST_FIT, Fitted, fit, model_bytes, predict_scaled
 
 __all__ = ["Cell", "Search", "choose", "search"]
 
@@ -72,18 +65,18 @@ class Search:
         return min(complete, key=lambda cell: round(cell.error, 12))
 
 
-def settings_grid(recipe: Recipe, X: Any) -> list[dict[str, Any]]:
+def settings_grid(setup: MachineSetup, X: Any) -> list[dict[str, Any]]:
     """All settings to try, the simpler ones first; X is scaled."""
-    if recipe.is_hull:
-        if recipe.eta is None:
+    if setup.is_hull:
+        if setup.eta is None:
             base = [{"eta": eta, "eta_scale": "relative"} for eta in _AUTO_ETA]
         else:
-            base = [{"eta": eta} for eta in sorted(_listed(recipe.eta))]
-        return [{"gamma": g} | b if g is not None else b for g in _gammas(recipe) for b in base]
+            base = [{"eta": eta} for eta in sorted(_listed(setup.eta))]
+        return [{"gamma": g} | b if g is not None else b for g in _gammas(setup) for b in base]
     found = []
-    for q in sorted(_listed(recipe.prototypes)) if recipe.is_prototypes else [None]:
-        for gamma in _gammas(recipe):
-            for C in _levels(recipe, gamma, X):
+    for q in sorted(_listed(setup.prototypes)) if setup.is_prototypes else [None]:
+        for gamma in _gammas(setup):
+            for C in _levels(setup, gamma, X):
                 cell: dict[str, Any] = {"C": C}
                 if gamma is not None:
                     cell["gamma"] = gamma
@@ -95,23 +88,23 @@ def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _gammas(recipe: Recipe) -> list[Any]:
-    if recipe.kernel == "linear":
+def _gammas(setup: MachineSetup) -> list[Any]:
+    if setup.kernel == "linear":
         return [None]
-    return sorted(_listed(recipe.gamma), key=lambda g: (isinstance(g, str), g))
+    return sorted(_listed(setup.gamma), key=lambda g: (isinstance(g, str), g))
 
 
-def _levels(recipe: Recipe, gamma: Any, X: Any) -> list[float]:
+def _levels(setup: MachineSetup, gamma: Any, X: Any) -> list[float]:
     """The values of C: given, or around the inverse of a typical kernel value."""
-    given = _listed(recipe.C)
+    given = _listed(setup.C)
     if given != ["auto"]:
         return sorted(float(c) for c in given if c != "auto")
     from polymargin.problem.kernels import squared_norms
     from polymargin.problem.machines import MACHINES
 
-    plain = replace(recipe, C=1.0, prototypes=1)
+    plain = replace(setup, C=1.0, prototypes=1)
     estimator = plain.estimator(**({} if gamma is None else {"gamma": gamma}))
-    machine = MACHINES["cs" if recipe.is_prototypes else recipe.machine.lower()]
+    machine = MACHINES["cs" if setup.is_prototypes else setup.machine.lower()]
     kernel = estimator._make_kernel(machine, X, None)
     typical = float(np.mean(kernel.diagonal(X, squared_norms(X))))
     return [float(f"{c / max(typical, 1e-300):.3g}") for c in _AUTO_C]
@@ -122,7 +115,7 @@ class _InterruptedError(Exception):
 
 
 def search(
-    recipe: Recipe,
+    setup: MachineSetup,
     X: Any,
     y: np.ndarray,
     splits: Sequence[tuple[np.ndarray, np.ndarray]],
@@ -139,16 +132,16 @@ def search(
         try:
             for number, (train, test) in enumerate(splits):
                 X_train, X_test = X[train], X[test]
-                scaler = new_scaler(recipe, X)
+                scaler = new_scaler(setup, X)
                 if scaler is not None:
                     fit_scaler(scaler, X_train)
                     X_train, X_test = (scale_in_place(scaler, part) for part in (X_train, X_test))
                 if not cells:
-                    cells = [Cell(settings) for settings in settings_grid(recipe, X_train)]
+                    cells = [Cell(settings) for settings in settings_grid(setup, X_train)]
                     if len(cells) > 1:
                         say_once(f"{title}: {len(cells)} settings, {len(test)} rows to validate on")
                 data = (X_train, y[train], X_test, y[test])
-                runner = _Runner(recipe, cells, data, scaler, line, runner, started, limit)
+                runner = _Runner(setup, cells, data, scaler, line, runner, started, limit)
                 runner.run(number, len(splits))
                 if runner.is_late():
                     break
@@ -168,7 +161,7 @@ class _Runner:
 
     def __init__(
         self,
-        recipe: Recipe,
+        setup: MachineSetup,
         cells: list[Cell],
         data: tuple[Any, np.ndarray, Any, np.ndarray],
         scaler: Any,
@@ -177,7 +170,7 @@ class _Runner:
         started: float,
         limit: float | None,
     ) -> None:
-        self.recipe, self.cells, self.data = recipe, cells, data
+        self.setup, self.cells, self.data = setup, cells, data
         self.scaler, self.line = scaler, line
         self.started, self.limit = started, limit
         self.best: Fitted | None = None if before is None else before.best
@@ -190,7 +183,7 @@ class _Runner:
 
     def run(self, split: int, n_splits: int) -> None:
         """All cells of a split."""
-        jobs = self.recipe.jobs
+        jobs = self.setup.jobs
         total = n_splits * len(self.cells)
         if len(np.unique(self.data[1])) < 2:
             return
@@ -237,7 +230,7 @@ class _Runner:
         if self.limit is not None:
             left = self.limit - (time.perf_counter() - self.started)
             changes["max_time"] = max(left, SHORTEST_FIT)
-        estimator = self.recipe.estimator(**changes, **self._threads())
+        estimator = self.setup.estimator(**changes, **self._threads())
         self.line.begin_fit(estimator, number, total)
         begun = time.perf_counter()
         interrupted = fit(estimator, X, y, self.line)
@@ -248,26 +241,24 @@ class _Runner:
             cell.seconds.append(seconds)
             cell.model_bytes = model_bytes(estimator)
         if self.best is None or error < self.best_error:
-            self.best = Fitted(
-                estimator, self.scaler, seconds, interrupted, error, self.recipe.plan
-            )
+            self.best = Fitted(estimator, self.scaler, seconds, interrupted, error, self.setup.plan)
             self.best_error = error
         return interrupted
 
     def _threads(self) -> dict[str, Any]:
-        return {"n_jobs": 1} if self.recipe.jobs != 1 and len(self.cells) > 1 else {}
+        return {"n_jobs": 1} if self.setup.jobs != 1 and len(self.cells) > 1 else {}
 
 
-def part_limit(recipe: Recipe) -> int:
+def part_limit(setup: MachineSetup) -> int:
     """Rows on which settings are picked."""
-    return _PART_ROWS["linear" if recipe.kernel == "linear" else "other"]
+    return _PART_ROWS["linear" if setup.kernel == "linear" else "other"]
 
 
-def choose(recipe: Recipe, X: Any, y: np.ndarray, codes: np.ndarray) -> Search | None:
-    """Pick what the recipe leaves open on a validation part; None if there is no such part."""
-    train, test = holdout(codes, recipe.seed, part_limit(recipe))
+def choose(setup: MachineSetup, X: Any, y: np.ndarray, codes: np.ndarray) -> Search | None:
+    """Pick what the setup leaves open on a validation part; None if there is no such part."""
+    train, test = holdout(codes, setup.seed, part_limit(setup))
     if not len(test):
         return None
-    limit = None if recipe.max_time is None else _SEARCH_SHARE * recipe.max_time
-    name = "eta" if recipe.is_hull else "C"
-    return search(recipe, X, y, [(train, test)], f"picking {name}", limit)
+    limit = None if setup.max_time is None else _SEARCH_SHARE * setup.max_time
+    name = "eta" if setup.is_hull else "C"
+    return search(setup, X, y, [(train, test)], f"picking {name}", limit)

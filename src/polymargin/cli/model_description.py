@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from polymargin.cli.common import size_text, table
-from polymargin.cli.fitting import model_bytes
+from polymargin.cli.messages import size_text, table
+from polymargin.cli.single_fit import model_bytes
 
 __all__ = ["certificate_words", "model_record", "model_text"]
 
@@ -88,6 +88,8 @@ def model_record(model: Any) -> dict[str, Any]:
     return record
 
 
+CERTIFICATE_MEANING = "(how exactly the training problem was solved, not how accurate the model is)"
+
 _SHOWN = (
     "machine C kernel gamma degree coef0 intercept intercept_scaling eta eta_scale n_prototypes "
     "tol class_weight assignment annealing metric n_restarts random_state"
@@ -128,7 +130,7 @@ def rounded_up(value: float) -> str:
 
 def title_of(record: dict[str, Any]) -> str:
     """The machine in words."""
-    from polymargin.cli.machine_options import MACHINES
+    from polymargin.cli.machine_setup import MACHINES
 
     kernel = f"{record['kernel']} kernel"
     if record.get("calibration") is not None:
@@ -178,6 +180,7 @@ def model_text(record: dict[str, Any], header: dict[str, Any]) -> str:
         ["scaling", record["scale"] or "none"],
         *_copies_row(record),
         ["certificate", certificate_words(record)],
+        ["", CERTIFICATE_MEANING],
     ]
     if "eta" in record:
         rows.append(["eta", eta_words(record)])

@@ -6,18 +6,11 @@ from typing import Any
 
 import click
 
-from polymargin.cli.common import (
-    ToolError,
-    data_options,
-    emit,
-    load_model,
-    output_options,
-    read,
-    table,
-    take_data_options,
-    wanted_by,
-)
-from polymargin.cli.using import rows_for
+from polymargin.cli.application import ToolError
+from polymargin.cli.files import load_model, read, wanted_by
+from polymargin.cli.messages import emit, table
+from polymargin.cli.options import data_argument, data_options, output_options, take_data_options
+from polymargin.cli.predictions import rows_for
 
 __all__ = ["explain"]
 
@@ -26,7 +19,7 @@ _MOST_LINES = 50  # rows of the overview that a screen may show; --json has all
 
 @click.command(short_help="Why the model decides as it does.")
 @click.argument("model")
-@click.argument("data")
+@data_argument
 @click.option("--row", type=click.IntRange(1), metavar="N", help="Explain row N of DATA (from 1) "
               "in full: contributions, certified radius, nearest change of the label.")  # fmt: skip
 @click.option("--top", type=click.IntRange(1), default=10, show_default=True, help="So many "

@@ -1,0 +1,126 @@
+"""The group of commands: every failure becomes one line and an exit code."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from polymargin.cli.messages import forget, say_once
+
+__all__ = ["INTERRUPTED", "Tool", "ToolError", "one_line"]
+
+
+INTERRUPTED = 130
+
+
+class ToolError(click.ClickException):
+    """A failure that is told in one line; exit code 1."""
+
+    def show(self, file: Any = None) -> None:
+        click.echo(f"polymargin: error: {self.message}", err=True)
+
+
+_click_main: Callable[..., Any] = click.Group.main
+
+
+class Tool(click.Group):
+    """The group of commands: keeps their order, turns every failure into one line and a code."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order in which they were added."""
+        return list(self.commands)
+
+    def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
+        """Run; exit with 0, 1, 2 or 130."""
+        if os.environ.get("_POLYMARGIN_COMPLETE") or not standalone_mode:
+            extra["standalone_mode"] = standalone_mode
+            return _click_main(self, *args, **extra)
+        forget()
+        _buffer_output()
+        with _short_warnings():
+            code = self._run(*args, **extra)
+        sys.exit(_flush_output(code))
+
+    def _run(self, *args: Any, **extra: Any) -> int:
+        try:
+            code = _click_main(self, *args, standalone_mode=False, **extra)
+            return code if isinstance(code, int) else 0
+        except click.ClickException as error:
+            error.show()
+            return error.exit_code
+        except (click.Abort, KeyboardInterrupt):
+            click.echo("polymargin: interrupted", err=True)
+            return INTERRUPTED
+        except BrokenPipeError:
+            return 0  # whoever read our output has enough
+        except Exception as error:
+            if os.environ.get("POLYMARGIN_DEBUG"):
+                raise
+            ToolError(one_line(error)).show()
+            return 1
+
+
+def _buffer_output() -> None:
+    """Standard output behind a buffer also with ``PYTHONUNBUFFERED``.
+
+    A raw stream may write a part of a text, as on a disk that becomes full, and raises nothing.
+    """
+    stream = sys.stdout
+    if isinstance(getattr(stream, "buffer", None), io.RawIOBase):
+        raw = io.FileIO(stream.fileno(), "w", closefd=False)
+        sys.stdout = io.TextIOWrapper(io.BufferedWriter(raw), stream.encoding, stream.errors)
+
+
+def _flush_output(code: int) -> int:
+    """The exit code once standard output is written; 1 where that fails, told in one line."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        # what is left must not be written, and fail, once more when the interpreter ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if code == 0 and not isinstance(error, BrokenPipeError):
+            ToolError(f"standard output: {_of_os(error)}").show()
+            return 1
+    return code
+
+
+def one_line(error: BaseException) -> str:
+    """An exception in one line, for people."""
+    if isinstance(error, OSError):
+        return _of_os(error)
+    if isinstance(error, MemoryError):
+        return f"not enough memory ({' '.join(str(error).split())})"
+    text = " ".join(str(error).split())
+    if isinstance(error, ValueError) and text:
+        return text
+    return f"{type(error).__name__}: {text}".rstrip(": ")
+
+
+def _of_os(error: OSError) -> str:
+    if error.strerror is None:
+        return " ".join(str(error).split())
+    return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+
+
+@contextmanager
+def _short_warnings() -> Iterator[None]:
+    """Warnings for users in one line each, others not at all."""
+
+    def show(message: Any, category: type[Warning], *unused: Any, **more: Any) -> None:
+        text = " ".join(str(message).split())
+        # columns were matched by name when they were read, and labels were judged there
+        known = ("valid feature names", "unique classes is greater than 50%")
+        if issubclass(category, UserWarning) and not any(words in text for words in known):
+            say_once(f"warning: {text}")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = show
+        yield

@@ -1,0 +1,187 @@
+"""``polymargin train``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from polymargin.cli.application import INTERRUPTED
+from polymargin.cli.classes import check_classes
+from polymargin.cli.files import check_writable, read
+from polymargin.cli.machine_setup import MachineSetup, take_machine_setup
+from polymargin.cli.messages import emit, say
+from polymargin.cli.options import (
+    data_argument,
+    machine_options,
+    output_options,
+    take_data_options,
+    training_options,
+)
+from polymargin.cli.outcome import name_features, summary, summary_text, write
+
+__all__ = ["train"]
+
+
+@click.command(short_help="Train a model on DATA.")
+@data_argument
+@click.option("-o", "--output", metavar="MODEL", help="Model file to write.")
+@click.option("-v", "--folds", type=click.IntRange(2), help="Also report the error of so many "
+              "folds of cross-validation; without -o that is all.")  # fmt: skip
+@machine_options()
+@training_options
+@output_options
+def train(data: str, output: str | None, folds: int | None, as_json: bool, **options: Any) -> None:
+    """Train a model on DATA and write it to the file given by -o.
+
+    Without options the machine (linear, multi-prototype or RBF) and its parameters are chosen by
+    cross-validation, and the table of what was tried is printed.  With -m or with parameters of a
+    machine, that machine is trained, and C is picked on a validation part unless -c gives it.
+
+    Columns that are not numbers are encoded by a plan that is printed and becomes part of the
+    model: predict and evaluate take the same raw table again.
+
+    Ctrl-C keeps the best model so far: it is written if -o was given, and the exit code is 130.
+    """
+    setup = take_machine_setup(options)
+    reading = take_data_options(options)
+    check_writable(output)
+    found = read(data, reading)
+    setup.plan = found.plan
+    check_classes(found)
+    record: dict[str, Any] = {"command": "train", "data": data}
+    if folds is not None:
+        from polymargin.cli.cross_validation import cross_validate, folds_text
+
+        record["cross_validation"] = cross_validate(setup, found, folds)
+        if output is None:
+            emit(record, as_json, lambda: folds_text(record["cross_validation"]))
+            return
+    if setup.is_auto:
+        train_auto(setup, found, output, record, as_json)
+    else:
+        train_model(setup, found, data, output, record, as_json)
+
+
+def train_auto(
+    setup: MachineSetup, found: Any, output: str | None, record: dict[str, Any], as_json: bool
+) -> None:
+    """Let AutoSVC choose, write its model, report."""
+    from polymargin.cli.automatic import fit_auto, tried_record
+    from polymargin.cli.data_parts import thin
+    from polymargin.cli.single_fit import slim
+
+    thin(setup, found)
+    y = found.y
+    try:
+        fitted, auto = fit_auto(setup, found.X, y, found.groups)
+    except KeyboardInterrupt:
+        say("polymargin: interrupted before there was a model: nothing was written")
+        raise click.exceptions.Exit(INTERRUPTED) from None
+    slim(fitted.estimator)
+    name_features(fitted, found)
+    record |= summary(fitted, found, None, fitted.seconds, fitted.X, y) | tried_record(auto)
+    record["interrupted"] = fitted.interrupted
+    if output is not None:
+        record |= {"model": output, "model_bytes": write(fitted.model, output, found)}
+    _say_end(fitted.interrupted, output)
+    emit(record, as_json, lambda: summary_text(record))
+    if fitted.interrupted:
+        raise click.exceptions.Exit(INTERRUPTED)
+
+
+def _say_end(interrupted: bool, output: str | None) -> None:
+    if interrupted:
+        where = f"kept in {output}" if output else "not kept: no -o was given"
+        say(f"interrupted: the best model so far is {where}")
+    elif output is None:
+        say("no model file was written; name one with -o")
+
+
+def train_model(
+    setup: MachineSetup,
+    found: Any,
+    data: str,
+    output: str | None,
+    record: dict[str, Any],
+    as_json: bool,
+) -> None:
+    """Pick what is left open, train on all rows, write the better model, report.
+
+    ``cli/time_plan.py`` has the rule for trainings that are cut short.
+    """
+    from polymargin.cli.data_parts import sample
+    from polymargin.cli.single_fit import scaled_fit, slim
+    from polymargin.cli.time_plan import Timer, choose_model, final_rows
+
+    timer = Timer(setup.max_time)
+    X, y, n = found.X, found.y, found.X.shape[0]
+    try:
+        settings, choice, picked = _pick(setup, X, y, found.codes)
+        final, n_final, is_fair = None, 0, False
+        if picked is None or not (picked.interrupted or timer.is_over):
+            rows = sample(setup, found.codes)
+            rows, is_fair = final_rows(picked, rows, n, timer.left)
+            n_final = n if rows is None else len(rows)
+            final = scaled_fit(setup, settings, X, y, rows, lambda: timer.left)
+    except KeyboardInterrupt:
+        say("polymargin: interrupted before there was a model: nothing was written")
+        raise click.exceptions.Exit(INTERRUPTED) from None
+    scaled = None if final is None else final.X
+    kept = choose_model(picked, final, scaled, y, n_final, is_fair)
+    fitted, seconds = kept.fitted, timer.seconds
+    interrupted = (picked is not None and picked.interrupted) or (
+        final is not None and final.interrupted
+    )
+    fitted.estimator.max_time = setup.max_time
+    slim(fitted.estimator)
+    name_features(fitted, found)
+    # the training error of a whole table takes time, and X is scaled for the final fit alone
+    shown = scaled if fitted is final and not timer.is_over else None
+    record |= summary(fitted, found, choice, seconds, shown, y)
+    record |= {"trained_rows": kept.rows, "stage": kept.stage, "interrupted": interrupted}
+    if output is not None:
+        record |= {"model": output, "model_bytes": write(fitted.model, output, found)}
+    _say_end(interrupted, output)
+    if kept.why:
+        say(kept.words(n))
+    emit(record, as_json, lambda: summary_text(record))
+    if interrupted:
+        raise click.exceptions.Exit(INTERRUPTED)
+
+
+def _pick(
+    setup: MachineSetup, X: Any, y: Any, codes: Any
+) -> tuple[dict[str, Any], dict[str, Any] | None, Any]:
+    """Settings for the final fit, how they were picked, and the search that did."""
+    if not setup.has_choice:
+        return {}, None, None
+    from polymargin.cli.settings_search import choose
+
+    name = "eta" if setup.is_hull else "C"
+    outcome = choose(setup, X, y, codes)
+    if outcome is None:
+        say(f"{name} = 1: too few rows to pick it by validation (give it with -c)")
+        return {name: 1.0}, None, None
+    if outcome.interrupted:
+        return {}, None, outcome
+    best = outcome.best
+    value = best.settings[name]
+    choice = {
+        "parameter": name,
+        "value": value,
+        "validation_error": best.error,
+        "tried": [cell.settings[name] for cell in outcome.cells],
+        "errors": [cell.errors[0] if cell.errors else None for cell in outcome.cells],
+        "n_train": outcome.n_train,
+        "n_validation": outcome.n_validation,
+    }
+    parts = outcome.n_train + outcome.n_validation
+    whole = "" if parts == X.shape[0] else f" (from {parts} of {X.shape[0]} rows)"
+    tried = sum(bool(cell.errors) for cell in outcome.cells)
+    scale = "relative " if best.settings.get("eta_scale") == "relative" else ""
+    say(
+        f"{scale}{name} = {value:.4g}, picked from {tried} values by the error on a "
+        f"validation part of {outcome.n_validation} rows: {100 * best.error:.2f} %{whole}"
+    )
+    return dict(best.settings), choice, outcome

@@ -1,0 +1,98 @@
+"""What is written and said at the end of a training."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from polymargin.cli.files import writing
+from polymargin.cli.messages import progress, say, size_text, table
+
+__all__ = ["name_features", "summary", "summary_text", "warn_of_unpredicted", "write"]
+
+
+def name_features(fitted: Any, found: Any) -> None:
+    """Names of columns become those of the model's features."""
+    if found.feature_names is None or fitted.plan is not None:
+        return
+    import numpy as np
+
+    first = fitted.estimator if fitted.scaler is None else fitted.scaler
+    first.feature_names_in_ = np.array(found.feature_names, dtype=object)
+
+
+def write(model: Any, output: str, found: Any) -> int:
+    """Write the model file; its size comes back."""
+    from polymargin.storage.model_file import write_model
+
+    extra = {"label_name": found.label_name, "zero_based": found.zero_based}
+    with progress(f"writing {output}"), writing(output):
+        return write_model(model, output, extra)
+
+
+def summary(
+    fitted: Any, found: Any, choice: dict[str, Any] | None, seconds: float, X: Any, y: Any
+) -> dict[str, Any]:
+    """What there is to say of a training."""
+    from polymargin.cli.model_description import model_record
+    from polymargin.cli.single_fit import predict_scaled
+
+    record = model_record(fitted.model)
+    record |= {
+        "rows": found.X.shape[0],
+        "C": record["parameters"].get("C"),
+        "picked": choice,
+        "seconds": seconds,
+    }
+    if X is not None:  # scaled by now
+        with progress("training error"):
+            labels = predict_scaled(fitted.estimator, X)
+            record["training_error"] = float((labels != y).mean())
+            warn_of_unpredicted(labels, fitted.estimator.classes_, "training rows")
+    return record
+
+
+def warn_of_unpredicted(labels: Any, classes: Any, where: str) -> None:
+    """Say which classes the model never predicts."""
+    seen = set(labels.tolist())
+    never = [str(label) for label in classes.tolist() if label not in seen]
+    if never:
+        shown = ", ".join(never[:8]) + (", ..." if len(never) > 8 else "")
+        say(
+            f"warning: never predicted for the {where}: {shown} (try --class-weight balanced, or "
+            "--objective balanced_accuracy)"
+        )
+
+
+def summary_text(record: dict[str, Any]) -> str:
+    """The same for people."""
+    from polymargin.cli.model_description import (
+        CERTIFICATE_MEANING,
+        certificate_words,
+        eta_words,
+        title_of,
+    )
+
+    rows = [["model", title_of(record)]]
+    if record.get("C") is not None:
+        rows.append(["C", f"{record['C']:.4g}"])
+    elif "eta" in record:
+        rows.append(["eta", eta_words(record)])
+    if record.get("picked") is not None:
+        rows.append(["validation error", f"{100 * record['picked']['validation_error']:.2f} %"])
+    if record.get("validation_error") is not None:
+        spread = record["validation_standard_error"]
+        rows.append(
+            ["validation error", f"{100 * record['validation_error']:.2f} % ± {100 * spread:.2f}"]
+        )
+    if "training_error" in record:
+        rows.append(["training error", f"{100 * record['training_error']:.2f} %"])
+    if "cross_validation" in record:
+        rows.append(["cross-validation", f"{100 * record['cross_validation']['error']:.2f} %"])
+    rows.append(["certificate", certificate_words(record)])
+    rows.append(["", CERTIFICATE_MEANING])
+    if "prediction_bytes" in record:
+        rows.append(["for prediction", size_text(record["prediction_bytes"])])
+    rows.append(["time", f"{record['seconds']:.1f} s"])
+    if "model" in record:
+        rows.append(["file", f"{record['model']}, {size_text(record['model_bytes'])}"])
+    return table(rows)

@@ -1,0 +1,76 @@
+"""Scaling of matrices in place, encoding of tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from polymargin.cli.application import ToolError
+from polymargin.cli.machine_setup import MachineSetup
+from polymargin.cli.messages import say_once
+
+__all__ = ["blocks", "fit_scaler", "new_scaler", "scale_in_place"]
+
+
+_BLOCK = 1 << 16  # rows scaled or predicted together
+
+
+def new_scaler(setup: MachineSetup, X: Any) -> Any:
+    """The scaler asked for, or the encoder of a table, or None."""
+    if setup.plan is not None:
+        scaler = _scaler(setup.scale, None)
+        if scaler is not None:
+            scaler.copy = True
+        return setup.plan.encoder(scaler)
+    return _scaler(setup.scale, X)
+
+
+def _scaler(kind: str, X: Any) -> Any:
+    """A scaler or None; sparse data are never centred."""
+    from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
+
+    is_sparse = hasattr(X, "nnz")
+    if kind == "auto":
+        kind = "maxabs" if is_sparse else "standard"
+        if is_sparse:
+            say_once(
+                "sparse data: features scaled by their largest absolute value (--scale maxabs)"
+            )
+    if kind == "none":
+        return None
+    if kind == "maxabs":
+        return MaxAbsScaler(copy=False)
+    if kind == "standard":
+        if is_sparse:
+            say_once("sparse data: --scale standard divides by the deviation but does not centre")
+        return StandardScaler(copy=False, with_mean=not is_sparse)
+    if is_sparse:
+        raise ToolError("--scale minmax would fill a sparse matrix; use maxabs or none")
+    return MinMaxScaler(copy=False)
+
+
+def fit_scaler(scaler: Any, X: Any) -> None:
+    """Learn the scaling in blocks: no copy of X."""
+    if not hasattr(scaler, "partial_fit"):
+        scaler.fit(X)
+        return
+    for rows in blocks(X.shape[0]):
+        scaler.partial_fit(X[rows])
+
+
+def scale_in_place(scaler: Any, X: Any) -> Any:
+    """X is overwritten by its scaled self, or replaced where it was a table."""
+    if not hasattr(scaler, "partial_fit"):
+        encoded = scaler.transform(X)
+        return encoded.tocsr() if hasattr(encoded, "tocsr") else encoded
+    if hasattr(X, "nnz"):
+        return scaler.transform(X)
+    for rows in blocks(X.shape[0]):
+        X[rows] = scaler.transform(X[rows])
+    return X
+
+
+def blocks(n: int, size: int = _BLOCK) -> Iterator[slice]:
+    """Slices that cover n rows."""
+    for start in range(0, n, size):
+        yield slice(start, min(start + size, n))
