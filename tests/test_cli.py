@@ -319,23 +319,31 @@ def test_machines_are_those_of_the_library():
 
 
 def test_train_without_options(home, tmp_path):
-    result = invoke("train", home / "iris.csv", "-o", tmp_path / "m", "--json")
+    result = invoke("train", home / "iris.csv", "-o", tmp_path / "m", "--json", "--budget", 2)
     record = json.loads(result.stdout)
-    assert record["estimator"] == "MultiPrototypeSVC"
-    assert record["parameters"]["n_prototypes"] == 5
+    assert record["tried"]["verdict"][0] == "chosen"
+    assert len(set(record["tried"]["machine"])) > 2
+    assert record["validation_error"] < 0.1
     assert record["scale"] == "StandardScaler"
-    assert record["picked"]["parameter"] == "C"
-    assert record["picked"]["n_validation"] > 30
-    assert record["C"] == record["picked"]["value"]
     assert record["certificate"]["relative_gap"] <= 1e-3
     assert record["training_error"] < 0.05
-    assert "picked" in result.stderr
+    assert "chosen" in result.stderr
     assert "last column" in result.stderr
     model = polymargin.load(tmp_path / "m")
-    assert model.steps[-1][1].n_prototypes == 5
     assert list(model.feature_names_in_) == NAMES
     assert model.classes_.tolist() == SPECIES
     assert os.listdir(tmp_path) == ["m"]
+
+
+def test_options_of_a_machine_mean_that_machine(home, tmp_path):
+    result = invoke("train", home / "iris.csv", "-c", "auto", "-o", tmp_path / "m", "--json")
+    record = json.loads(result.stdout)
+    assert record["estimator"] == "MultiPrototypeSVC"
+    assert record["parameters"]["n_prototypes"] == 5
+    assert record["picked"]["parameter"] == "C"
+    assert record["picked"]["n_validation"] > 30
+    assert record["C"] == record["picked"]["value"]
+    assert "picked" in result.stderr
 
 
 def test_the_tool_gives_the_model_of_the_library(home, iris):
@@ -418,7 +426,7 @@ def test_sparse_data(tmp_path):
     X = (rng.random((200, 60)) < 0.05 + 0.2 * (np.arange(60) % 3 == y[:, None])) * 1.0
     dump_svmlight_file(X, y, str(tmp_path / "a.svm"), zero_based=False)
     result = invoke("train", tmp_path / "a.svm", "-m", "CS", "-o", tmp_path / "m")
-    assert "maxabs" in result.stderr
+    assert "taken as they are" in result.stderr
     record = json.loads(invoke("evaluate", tmp_path / "m", tmp_path / "a.svm", "--json").stdout)
     assert record["error"] < 0.2
     for options in (["--scale", "standard"], ["--scale", "none"]):

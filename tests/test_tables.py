@@ -468,3 +468,113 @@ def test_a_pipeline_made_in_python(tmp_path, tool):
     code, out, err = tool("predict", tmp_path / "p.pm", path)
     assert code == 0, err
     assert out.split() == model.predict(frame).tolist()
+
+
+def table_model(tmp_path, tool):
+    import polymargin
+
+    path, model = write(tmp_path, messy()), tmp_path / "m.pm"
+    code, _, err = tool("train", path, "-m", "CS", "-c", 1, "--ignore", "note", "-o", model)
+    assert code == 0, err
+    return polymargin.load(model), read_data(path)
+
+
+def test_exports_of_a_table(tmp_path, tool):
+    import json
+
+    from polymargin import export_model
+
+    model, data = table_model(tmp_path, tool)
+    raw = {column.name: column.values for column in data.columns}
+    scores = model.decision_function(raw)
+    export_model(model, tmp_path / "m.json")
+    found = json.loads((tmp_path / "m.json").read_text())
+    rules = found["metadata"]["table"]["features"]
+    assert [rule["name"] for rule in rules] == found["feature_names"]
+    X = np.column_stack([by_rule(raw[rule["column"]], rule, rules) for rule in rules])
+    Z = (X - found["scaler"]["shift"]) * found["scaler"]["scale"]
+    np.testing.assert_allclose(Z @ found["vectors"][0] + found["intercepts"][0], scores)
+    assert export_model(model, tmp_path / "m.h").bytes > 0
+    onnxruntime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnx")
+    export_model(model, tmp_path / "m.onnx", dtype="float64")
+    session = onnxruntime.InferenceSession(tmp_path / "m.onnx")
+    feed = {}
+    for name, kind, _ in model.steps[0][1].columns:
+        values = raw[name]
+        if kind == "category":
+            values = np.array(["" if v is None else v for v in values], dtype=object)
+        feed[name] = values[:, None]
+    label, found_scores = session.run(None, feed)
+    np.testing.assert_allclose(found_scores[:, 1], scores, atol=1e-9)
+    assert label.tolist() == model.predict(raw).tolist()
+    feed["city"][:] = "nowhere"  # unknown: with the rare ones
+    other = raw | {"city": np.full(len(scores), "nowhere", dtype=object)}
+    np.testing.assert_allclose(
+        session.run(None, feed)[1][:, 1], model.decision_function(other), atol=1e-9
+    )
+
+
+def by_rule(values, rule, rules):
+    """A feature as the JSON document says that it is made."""
+    if rule["rule"] == "number":
+        return np.where(np.isnan(values), rule["fill"], values)
+    if rule["rule"] == "missing":
+        return np.isnan(values).astype(float)
+    if rule["rule"] == "value":
+        return np.array([(v or "") == rule["value"] for v in values], dtype=float)
+    known = {r["value"] for r in rules if r["column"] == rule["column"] and "value" in r}
+    return np.array([(v or "") not in known for v in values], dtype=float)
+
+
+def test_free_text_cannot_be_exported_everywhere(tmp_path, tool):
+    from polymargin import export_model, load
+
+    path, model = write(tmp_path, messy()), tmp_path / "m.pm"
+    assert tool("train", path, "-m", "CS", "-c", 1, "-o", model)[0] == 0
+    for suffix in (".h", ".onnx"):
+        with pytest.raises(ValueError, match=r"'note' is free text.*--ignore 'note'"):
+            export_model(load(model), tmp_path / f"m{suffix}")
+    assert export_model(load(model), tmp_path / "m.json").bytes > 0
+    code, _, err = tool("export", model, "--to", "c")
+    assert code == 1
+    assert "free text" in err
+
+
+def test_train_chooses_the_machine(tmp_path, tool):
+    import json
+
+    path, model = write(tmp_path, messy()), tmp_path / "m.pm"
+    options = ["--budget", 1, "--group", "late", "--json", "-o", model]
+    code, out, err = tool("train", path, *options)
+    assert code == 0, err
+    assert "chosen" in err
+    record = json.loads(out)
+    assert record["tried"]["verdict"][0] == "chosen"
+    assert record["training_error"] < 0.05
+    assert record["stage"] == "final"
+    assert not any(line.startswith("late ") for line in err.splitlines())  # a group, no feature
+    code, out, err = tool("evaluate", model, path, "--json")
+    assert code == 0, err
+    code, _, err = tool("train", path, "-m", "CS", "--budget", 3)
+    assert code == 2
+    assert "--budget is for -m auto" in err
+    code, _, err = tool("train", path, "-m", "auto", "-k", "rbf")
+    assert code == 2
+    assert "-k is for a named machine" in err
+
+
+def test_several_files_and_queries_from_the_command_line(tmp_path, tool):
+    lines = messy().splitlines()
+    one = write(tmp_path, "\n".join(lines[:100]) + "\n", "one.csv")
+    two = write(tmp_path, "\n".join([lines[0], *lines[100:]]) + "\n", "two.csv")
+    code, _, err = tool("cv", one, two, "-m", "CS", "-c", 1, "-v", 2, "--ignore", "note")
+    assert code == 0, err
+    assert "2 files: 200 rows" in err
+    query = "SELECT n, gap, l FROM data WHERE id < 150"
+    code, _, err = tool("train", write(tmp_path, messy()), "-m", "CS", "-c", 1, "--query", query)
+    assert code == 0, err
+    assert "150 rows, 2 columns" in err
+    code, _, err = tool("train", one, "--query", "DROP TABLE data")
+    assert code == 1
+    assert "--query must be one SELECT, got DROP" in err

@@ -13,6 +13,7 @@ __all__ = ["blocks", "fit_scaler", "new_scaler", "scale_in_place"]
 
 
 _BLOCK = 1 << 16  # rows scaled or predicted together
+_SIZE_RATIO = 100.0  # between large and small features; tf-idf weights span about a factor of ten
 
 
 def new_scaler(setup: MachineSetup, X: Any) -> Any:
@@ -31,10 +32,14 @@ def _scaler(kind: str, X: Any) -> Any:
 
     is_sparse = hasattr(X, "nnz")
     if kind == "auto":
-        kind = "maxabs" if is_sparse else "standard"
+        kind = "standard"
         if is_sparse:
+            kind = "maxabs" if _sizes_differ(X) else "none"
             say_once(
-                "sparse data: features scaled by their largest absolute value (--scale maxabs)"
+                "sparse data: features of very different size, scaled by their largest absolute "
+                "value (--scale maxabs)"
+                if kind == "maxabs"
+                else "sparse data are taken as they are (--scale maxabs makes features alike)"
             )
     if kind == "none":
         return None
@@ -47,6 +52,21 @@ def _scaler(kind: str, X: Any) -> Any:
     if is_sparse:
         raise ToolError("--scale minmax would fill a sparse matrix; use maxabs or none")
     return MinMaxScaler(copy=False)
+
+
+def _sizes_differ(X: Any) -> bool:
+    """Whether features of a sparse matrix differ so much in size that some would count for nothing.
+
+    Weights such as tf-idf differ by less, and carry meaning that scaling would undo.
+    """
+    import numpy as np
+
+    largest = abs(X).max(axis=0).toarray().ravel()
+    largest = largest[largest > 0]
+    if not len(largest):
+        return False
+    low, high = np.quantile(largest, [0.05, 0.95])
+    return bool(high > _SIZE_RATIO * low)
 
 
 def fit_scaler(scaler: Any, X: Any) -> None:

@@ -83,14 +83,16 @@ def export_model(
         to = _SUFFIXES.get(target.suffix.lower())
         if to is None:
             raise ValueError(
-                f"path: the ending {target.suffix!r} says no format; use .onnx, .h or .json, or "
-                "give to='onnx', 'c' or 'json'."
+                f"path: cannot infer a format from the suffix {target.suffix!r}; use .onnx, .h or "
+                ".json, or give to='onnx', 'c' or 'json'."
             )
     if to not in _WRITERS:
         raise ValueError(f"to must be one of {tuple(_WRITERS)}, got {to!r}.")
     record = ExportModel.from_estimator(model)
     notes: list[str] = []
     if to == "c":
+        if record.encoding is not None:
+            record.encoding.check_words("C")
         text, notes = header_and_notes(record, **options)
         write_whole(target, text.encode("ascii"))
     else:
@@ -100,6 +102,12 @@ def export_model(
 
 def _notes(record: ExportModel, to: str) -> list[str]:
     notes = []
+    if record.encoding is not None and to != "onnx":
+        notes.append(
+            f"{len(record.encoding.columns)} columns of a table become {record.n_features} "
+            "features: numbers as they are (scaling is folded in; gaps are replaced by the "
+            "value that the JSON export names), one 0/1 feature for each value of a category"
+        )
     if to == "onnx" and record.label_type in ("bool", "float"):
         notes.append(f"labels of type {record.label_type} are written as int64")
     if record.n_classes == 2 and to != "json":

@@ -21,6 +21,7 @@ from polymargin.estimators.convex_hull import ConvexHullSVC
 from polymargin.estimators.prototype_base import PrototypeClassifier
 from polymargin.estimators.scalers import Scaling, compose_scalers
 from polymargin.export.labels import Label, labels_of
+from polymargin.export.table_encoding import TableEncoding, encoding_of
 
 __all__ = ["ExportModel"]
 
@@ -67,6 +68,8 @@ class ExportModel:
         writers choose a good scale of numbers; None where there are none.
     metadata : dict
         Producer, version, machine, status and certificate of the training.
+    encoding : TableEncoding or None
+        How the features follow from the columns of a raw table, for a model that takes one.
     """
 
     kind: str
@@ -88,6 +91,7 @@ class ExportModel:
     mean: np.ndarray | None = None
     spread: np.ndarray | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
+    encoding: TableEncoding | None = None
 
     @classmethod
     def from_estimator(cls, model: Any) -> ExportModel:
@@ -109,7 +113,13 @@ class ExportModel:
             )
         check_is_fitted(estimator, "intercept_")
         _check_kernel(estimator)
-        scaling = compose_scalers(steps)
+        encoding = encoding_of(steps)
+        if encoding is None:
+            scaling = compose_scalers(steps)
+        else:
+            names = tuple(feature.name for feature in encoding.features)
+            more = compose_scalers(steps[2:])
+            scaling = encoding.scaling if more is None else encoding.scaling.then(more)
         kind, label = _kind(estimator), labels_of(estimator.classes_)
         vectors, coefficients, intercepts = _coefficients(estimator)
         _check_numbers(vectors, coefficients, intercepts)
@@ -146,7 +156,9 @@ class ExportModel:
             center=None if center is None else np.asarray(center, dtype=np.float64),
             mean=mean,
             spread=spread,
-            metadata=_metadata(estimator),
+            metadata=_metadata(estimator)
+            | ({} if encoding is None else {"table": encoding.record()}),
+            encoding=encoding,
         )
 
     @property

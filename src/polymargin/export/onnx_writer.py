@@ -13,12 +13,14 @@ from polymargin._extras import need
 from polymargin.export.model_record import ExportModel
 from polymargin.export.onnx_graph import GraphBuilder, add_model, label_array
 from polymargin.export.suffixes import write_whole
+from polymargin.export.table_encoding import add_encoding
 
 __all__ = ["DEFAULT_OPSET", "to_onnx"]
 
 DEFAULT_OPSET = 17
 _OLDEST_OPSET = 13
 _IR_VERSION = 8  # what runtimes of opset 17 read
+_ML_OPSET = 3  # LabelEncoder from text to whole numbers
 _DTYPES = ("float32", "float64")
 
 
@@ -30,6 +32,9 @@ def to_onnx(
     opset: int = DEFAULT_OPSET,
 ) -> Any:
     """An ONNX model with input ``X`` and outputs ``label`` and ``scores``.
+
+    A model of a raw table has one input of shape (n, 1) per column instead: numbers (nan: missing)
+    and dates (days since 1970) in ``dtype``, categories as text ("": missing).
 
     ``scores`` is (n, n_classes): ``decision_function``, for two classes the columns 0 and
     ``decision_function``.  ``label`` is int64 for whole numbers (floats and booleans too), text
@@ -67,7 +72,12 @@ def to_onnx(
         )
     record = ExportModel.from_estimator(model)
     graph = GraphBuilder(opset, arithmetic)
-    add_model(graph, record, "X", dtype, "label", "scores")
+    features = "X"
+    if record.encoding is not None:
+        record.encoding.check_words("ONNX")
+        columns = {name: name for name, _, _ in record.encoding.columns}
+        features = add_encoding(graph, record.encoding, columns)
+    add_model(graph, record, features, dtype, "label", "scores")
     proto = _assemble(onnx, graph, record, dtype)
     if proto.ByteSize() >= 2**31:
         raise ValueError(
@@ -85,6 +95,15 @@ def _assemble(onnx: Any, graph: GraphBuilder, record: ExportModel, dtype: str) -
     number = kinds.FLOAT if dtype == "float32" else kinds.DOUBLE
     text = label_array(record).dtype == np.dtype(object)
     inputs = [helper.make_tensor_value_info("X", number, ["N", record.n_features])]
+    domains = [helper.make_opsetid("", graph.opset)]
+    if record.encoding is not None:
+        inputs = [
+            helper.make_tensor_value_info(
+                name, number if kind in ("number", "date") else kinds.STRING, ["N", 1]
+            )
+            for name, kind, _ in record.encoding.columns
+        ]
+        domains.append(helper.make_opsetid("ai.onnx.ml", _ML_OPSET))
     outputs = [
         helper.make_tensor_value_info("label", kinds.STRING if text else kinds.INT64, ["N"]),
         helper.make_tensor_value_info("scores", number, ["N", record.n_classes]),
@@ -92,7 +111,7 @@ def _assemble(onnx: Any, graph: GraphBuilder, record: ExportModel, dtype: str) -
     body = helper.make_graph(graph.nodes, "polymargin", inputs, outputs, graph.constants)
     proto = helper.make_model(
         body,
-        opset_imports=[helper.make_opsetid("", graph.opset)],
+        opset_imports=domains,
         producer_name="polymargin",
         producer_version=__version__,
     )
