@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 import polymargin
-from polymargin.cli import fitting, machine_options, main, time_plan
+from polymargin.cli import machine_setup, main, single_fit, time_plan
 
 
 @pytest.fixture
@@ -127,22 +127,22 @@ def test_scaling_counts(monkeypatch, blobs):
     fits = cut(monkeypatch, -1, "max_time")
     now = [0.0]
     monkeypatch.setattr(time_plan.Timer, "seconds", property(lambda timer: now[0]))
-    original = fitting.fit_scaler
+    original = single_fit.fit_scaler
 
     def slow(scaler, X):
         if len(X) == 90:
             now[0] = 599.0
         original(scaler, X)
 
-    monkeypatch.setattr(fitting, "fit_scaler", slow)
+    monkeypatch.setattr(single_fit, "fit_scaler", slow)
     given = []
-    estimator = machine_options.Recipe.estimator
+    estimator = machine_setup.MachineSetup.estimator
 
-    def spy(recipe, **changes):
+    def spy(setup, **changes):
         given.append(changes.get("max_time"))
-        return estimator(recipe, **changes)
+        return estimator(setup, **changes)
 
-    monkeypatch.setattr(machine_options.Recipe, "estimator", spy)
+    monkeypatch.setattr(machine_setup.MachineSetup, "estimator", spy)
     train(blobs[0], "--max-time", "600")
     assert len(fits) == 7
     assert given[-1] == pytest.approx(1.0)

@@ -244,7 +244,7 @@ def machine_options(
         click.option("--cache-mb", type=Number(), default=1000.0, show_default=True,
                      help="Memory for kernel values."),
         click.option("--scale", type=click.Choice(SCALES), default="auto", help="Scaling of the "
-                     "features, stored in the model.  Default: standard; sparse data: none or maxabs."),
+                     "features, stored in the model.  Default: standard; sparse: none or maxabs."),
         click.option("--max-time", type=Number(), help="Seconds for picking C and training; the "
                      "model that is best on validation rows is kept."),
         click.option("--rows", type=Number(("auto", "all"), whole=True), default="auto",
