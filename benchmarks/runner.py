@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from benchmarks import (
+    auto,
     covtype,
     gacv,
     hulls,
@@ -31,6 +32,7 @@ BENCHMARKS: dict[str, Callable[[Options], Report]] = {
     "path": path.run,
     "gacv": gacv.run,
     "radius": radius.run,
+    "auto": auto.run,
 }
 
 

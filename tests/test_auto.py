@@ -357,7 +357,7 @@ def test_candidates_are_distinct_and_fit_the_table():
 
 
 def test_neighbours_return():
-    one = Candidate("rbf", "ww", 3.0)
+    one = Candidate("rbf", "ww", 10.0**0.5)
     near = neighbours(one, make_table(), False)
     assert one not in near
     assert any(one in neighbours(other, make_table(), False) for other in near)

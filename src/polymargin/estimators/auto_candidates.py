@@ -20,9 +20,11 @@ from polymargin.problem.kernels import resolve_gamma, squared_norms
 
 __all__ = ["Candidate", "Table", "model_size", "neighbours", "starting_candidates"]
 
-_STEP_C, _STEP_GAMMA = 3.0, 2.0
+_STEP_C, _STEP_GAMMA = 10.0**0.5, 2.0
 """Ratio of neighbouring C and gamma.  Between optima one step apart the validation error differs by
 less than its standard error on a thousand rows, so that finer steps would choose noise."""
+
+_KERNEL_C = (10.0**-0.5, 10.0**0.5, 10.0**1.5)  # of the kernel machines that start
 
 _DUAL_LIMIT = 3_000_000
 """Rows times classes up to which machines with one dual variable per class and row are tried with a
@@ -143,8 +145,8 @@ def _linear_losses(table: Table) -> tuple[str, ...]:
 
 def _first_choices(table: Table) -> list[Candidate]:
     kernel, linear = _kernel_loss(table), _linear_losses(table)
-    few = [Candidate("linear", linear[-1], 1.0), Candidate("rbf", kernel, 3.0)]
-    return [*few, Candidate("linear", linear[0], 10.0), Candidate("rbf", kernel, 0.3)]
+    few = [Candidate("linear", linear[-1], 1.0), Candidate("rbf", kernel, _KERNEL_C[1])]
+    return [*few, Candidate("linear", linear[0], 10.0), Candidate("rbf", kernel, _KERNEL_C[0])]
 
 
 def _other_linear(table: Table) -> list[Candidate]:
@@ -159,13 +161,14 @@ def _other_kernel(table: Table) -> list[Candidate]:
     """Words of a text are rarely better with a kernel: two widths are enough to see it."""
     loss = _kernel_loss(table)
     if table.is_sparse and table.n_features > table.n_rows:
-        return [Candidate("rbf", loss, 3.0, g) for g in (1.0, 0.25)]
-    return [Candidate("rbf", loss, c, g) for g in (1.0, 0.25, 4.0) for c in (3.0, 0.3, 30.0)]
+        return [Candidate("rbf", loss, _KERNEL_C[1], g) for g in (1.0, 0.25)]
+    return [Candidate("rbf", loss, c, g) for g in (1.0, 0.25, 4.0) for c in _KERNEL_C]
 
 
 def _prototypes(table: Table, prefer: str) -> list[Candidate]:
-    sizes: tuple[tuple[int, str], ...] = ((2, "euclidean"), (5, "euclidean"), (10, "learned"))
-    if prefer == "small":
+    """One size is enough to see whether prototypes lead; its neighbours are the other sizes."""
+    sizes: tuple[tuple[int, str], ...] = ((5, "euclidean"),)
+    if prefer != "accurate":
         sizes = ((2, "euclidean"), (3, "euclidean"), (5, "euclidean"), (5, "learned"))
         sizes += ((10, "learned"), (20, "learned"))
     if table.is_sparse and table.n_features > 4000:
@@ -182,15 +185,23 @@ def _prototypes(table: Table, prefer: str) -> list[Candidate]:
 
 def neighbours(one: Candidate, table: Table, may_unweight: bool) -> list[Candidate]:
     """Machines one step away; ``may_unweight`` adds the same machine without class weights."""
-    found = [replace(one, c=one.c * _STEP_C), replace(one, c=one.c / _STEP_C)]
+    found = [replace(one, c=_half_decade(one.c * step)) for step in (_STEP_C, 1.0 / _STEP_C)]
     if one.kind == "rbf":
         found += [replace(one, g=one.g * step) for step in (_STEP_GAMMA, 1.0 / _STEP_GAMMA)]
         other = "cs" if one.machine == "ww" else "ww"
         if table.n_classes > 2 and table.n_rows * table.n_classes <= _DUAL_LIMIT:
             found.append(replace(one, machine=other))
+    if one.kind == "prototypes" and 2 * one.count * _LEAST_PER_PROTOTYPE <= table.median_class:
+        metric = "learned" if one.count >= 5 and not table.is_sparse else one.metric
+        found.append(replace(one, count=2 * one.count, metric=metric))
     if may_unweight:
         found.append(replace(one, class_weight=None))
-    return [replace(c, c=float(f"{c.c:.3g}")) for c in found if 1e-3 <= c.c <= 1e5]
+    return [near for near in found if 1e-3 <= near.c <= 1e5]
+
+
+def _half_decade(c: float) -> float:
+    """The nearest power of the square root of ten, so that paths of steps meet."""
+    return float(10.0 ** (round(2.0 * np.log10(c)) / 2.0))
 
 
 # -- what a machine costs ----------------------------------------------------------------------

@@ -127,26 +127,30 @@ class Race:
             entry.losses, entry.scores = [], []
 
     def _validate(self, entries: Sequence[Entry], split: Split) -> bool:
-        """Every entry on a split; False, and nothing noted, if the time was over before."""
+        """Every entry on a split, the best ones first; False if the time was over before."""
         self.splits.append(split)
         number = len(self.splits) - 1
-        done = self._fits(entries, [number])
-        if done == len(entries):
+        tried_before = any(entry.n_splits for entry in entries)
+        if tried_before:
+            entries = sorted(entries, key=_rank)
+        if self._fits(entries, number) == len(entries):
             self._standings()
             return True
         self.was_cut_short = True
-        if done and not any(entry.n_splits for entry in entries):
-            self._settle_for_tried(entries)
+        finished = [entry for entry in entries if len(entry.losses) > number]
+        if len(finished) > 1 or not tried_before:
+            self._settle_for(finished, entries)
         else:
             self.splits.pop()
-            for entry in entries:  # the standing of the last full split stays
+            for entry in finished:  # the standing of the last full split stays
                 del entry.losses[number:], entry.scores[number:]
         return False
 
-    def _settle_for_tried(self, entries: Sequence[Entry]) -> None:
+    def _settle_for(self, finished: Sequence[Entry], entries: Sequence[Entry]) -> None:
+        """The others leave, for want of time."""
         for entry in entries:
-            if not entry.losses:
-                entry.verdict = "not tried: time"
+            if entry.is_alive and not any(entry is one for one in finished):
+                entry.verdict = "not finished: time" if entry.seconds else "not tried: time"
         self._standings()
 
     def _standings(self) -> None:
@@ -244,7 +248,7 @@ class Race:
         """New entries on all splits so far; the hopeless ones only on the first."""
         for number in range(len(self.splits)):
             running = [entry for entry in fresh if entry.is_alive]
-            if self._fits(running, [number]) < len(running):
+            if self._fits(running, number) < len(running):
                 self.was_cut_short = True
                 for entry in running:
                     entry.verdict = "not finished: time"
@@ -272,13 +276,12 @@ class Race:
 
     # -- fits --------------------------------------------------------------------------------------
 
-    def _fits(self, entries: Sequence[Entry], numbers: Sequence[int]) -> int:
-        """Train and validate; how many were done before the time was over."""
-        tasks = [(entry, k) for k in numbers for entry in entries]
+    def _fits(self, entries: Sequence[Entry], number: int) -> int:
+        """Train and validate on a split; how many were done before the time was over."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             done = Parallel(n_jobs=effective_n_jobs(self.rules.n_jobs), prefer="threads")(
-                delayed(self._fit)(entry, number) for entry, number in tasks
+                delayed(self._fit)(entry, number) for entry in entries
             )
         return sum(done)
 

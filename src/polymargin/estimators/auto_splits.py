@@ -21,8 +21,10 @@ SEARCH_ROWS = 10_000
 """Rows that take part in the choice.  A validation part of 2,000 tells errors apart that differ by
 a point; more rows make the choice slower, not better.  The final fit sees all rows."""
 
-_SMALL = 2_500  # rows up to which every candidate is trained on whole folds
-_FIRST_ROWS, _SECOND_ROWS = 800, 2_500  # training rows of the first stages of larger tables
+_SMALL = 800  # rows up to which every candidate is trained on whole folds
+_MIDDLE = 2_500  # rows up to which those that survive a first look are
+_FIRST_ROWS, _SECOND_ROWS = 500, 2_000  # training rows of the first stages of larger tables
+_FEW_CLASSES = 10  # beyond, kernel fits take longer: rows and survivors fall with the square root
 _MOST_VALIDATION = 2_000  # validation rows while candidates are many
 _FOLDS = 5
 
@@ -71,33 +73,37 @@ def plan_stages(y: np.ndarray, groups: Any, cv: Any, seed: int) -> list[Stage]:
     """All stages; an empty list where no split has two classes to train on."""
     rng = np.random.default_rng([seed, 1])
     n = len(y)
-    if n <= _SMALL:
-        return _small_plan(y, groups, cv, seed, 1 if n > 1_000 else 2 if n > 400 else 4)
     folds = list(_folds(y, groups, cv, seed))
     if not folds:
         return []
+    if n <= _SMALL:
+        return _small_plan(y, groups, cv, seed, folds)
 
     def part(fold: Split, rows: int) -> Split:
         train = fold.train[stratified_sample(y[fold.train], rows, rng)]
         return Split(train, fold.test[stratified_sample(y[fold.test], _MOST_VALIDATION, rng)])
 
-    first = tuple(part(fold, _FIRST_ROWS) for fold in folds[:1])
-    second = tuple(part(fold, _SECOND_ROWS) for fold in folds[:2])
-    return [
-        Stage(first, 10, False, True),
-        Stage(second, 4, True, True),
-        Stage(tuple(folds[:3]), 1, False, True),
-    ]
+    cost = max(1.0, (y.max() + 1) / _FEW_CLASSES) ** 0.5
+    first = Stage(
+        tuple(part(fold, _FIRST_ROWS) for fold in folds[:1]), round(10 / cost), False, True
+    )
+    if n <= _MIDDLE:
+        second = Stage(tuple(folds[:2]), round(5 / cost), True, True)
+        return _without_empty([first, second, Stage(tuple(folds[2:]), 1, False, False)])
+    rows = round(_SECOND_ROWS / cost)
+    second = Stage(tuple(part(fold, rows) for fold in folds[:2]), round(4 / cost), True, True)
+    return [first, second, Stage(tuple(folds[:3]), 1, False, True)]
 
 
-def _small_plan(y: np.ndarray, groups: Any, cv: Any, seed: int, repeats: int) -> list[Stage]:
-    folds = list(_folds(y, groups, cv, seed))
-    if not folds:
-        return []
+def _small_plan(y: np.ndarray, groups: Any, cv: Any, seed: int, folds: list[Split]) -> list[Stage]:
     stages = [Stage(tuple(folds[:2]), 16, False, True), Stage(tuple(folds[2:]), 8, True, False)]
+    repeats = 1 if not isinstance(cv, int | np.integer) else 2 if len(y) > 400 else 4
     for k in range(1, repeats):
-        again = tuple(_folds(y, groups, cv, seed + k))
-        stages.append(Stage(again, 4, False, False))
+        stages.append(Stage(tuple(_folds(y, groups, cv, seed + k)), 4, False, False))
+    return _without_empty(stages)
+
+
+def _without_empty(stages: list[Stage]) -> list[Stage]:
     return [stage for stage in stages if stage.splits]
 
 
