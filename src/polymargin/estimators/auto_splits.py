@@ -84,14 +84,16 @@ def plan_stages(y: np.ndarray, groups: Any, cv: Any, seed: int) -> list[Stage]:
         return Split(train, fold.test[stratified_sample(y[fold.test], _MOST_VALIDATION, rng)])
 
     cost = max(1.0, (y.max() + 1) / _FEW_CLASSES) ** 0.5
-    first = Stage(
-        tuple(part(fold, _FIRST_ROWS) for fold in folds[:1]), round(10 / cost), False, True
-    )
+
+    def keep(count: int) -> int:
+        return max(2, round(count / cost))
+
+    first = Stage((part(folds[0], _FIRST_ROWS),), keep(10), False, True)
     if n <= _MIDDLE:
-        second = Stage(tuple(folds[:2]), round(5 / cost), True, True)
+        second = Stage(tuple(folds[:2]), keep(5), True, True)
         return _without_empty([first, second, Stage(tuple(folds[2:]), 1, False, False)])
-    rows = round(_SECOND_ROWS / cost)
-    second = Stage(tuple(part(fold, rows) for fold in folds[:2]), round(4 / cost), True, True)
+    rows = max(2 * _FIRST_ROWS, round(_SECOND_ROWS / cost))
+    second = Stage(tuple(part(fold, rows) for fold in folds[:2]), keep(4), True, True)
     return [first, second, Stage(tuple(folds[:3]), 1, False, True)]
 
 
