@@ -24,7 +24,8 @@ from polymargin.estimators.auto_losses import (
 )
 from polymargin.estimators.auto_splits import plan_stages, stratified_sample
 
-LINEAR = {"machines": "linear", "n_candidates": 3, "cv": 3, "random_state": 0}
+HOURS = 1e4  # seconds of a budget that no busy machine reaches
+LINEAR = {"machines": "linear", "n_candidates": 3, "cv": 3, "budget": HOURS, "random_state": 0}
 
 
 def exempted(estimator):
@@ -60,7 +61,7 @@ def overlapping(n=200, seed=0):
 
 def test_rings_get_a_kernel():
     X, y = make_circles(300, noise=0.08, factor=0.5, random_state=0)
-    model = AutoSVC(n_candidates=8, random_state=0).fit(X[:200], y[:200])
+    model = AutoSVC(n_candidates=8, budget=HOURS, random_state=0).fit(X[:200], y[:200])
     assert model.best_params_["kernel"] == "rbf"
     assert model.score(X[200:], y[200:]) > 0.95
 
@@ -69,7 +70,7 @@ def test_overlapping_classes_do_not_collapse():
     rng = np.random.default_rng(0)
     y = rng.integers(6, size=900)
     X = 0.4 * rng.normal(size=(6, 8))[y] + rng.normal(size=(900, 8))
-    model = AutoSVC(n_candidates=8, machines=("linear", "rbf"), random_state=0)
+    model = AutoSVC(n_candidates=8, machines=("linear", "rbf"), budget=HOURS, random_state=0)
     model.fit(X[:600], y[:600])
     assert model.score(X[600:], y[600:]) > 0.3  # guessing gives 0.17
 
@@ -85,8 +86,8 @@ def test_scaling_makes_the_choice_independent_of_units():
 
 def test_equal_seeds_give_equal_models_with_any_number_of_threads():
     X, y = overlapping()
-    first = AutoSVC(n_candidates=5, budget=60, random_state=3).fit(X, y)
-    second = AutoSVC(n_candidates=5, budget=60, random_state=3, n_jobs=2).fit(X, y)
+    first = AutoSVC(n_candidates=5, budget=HOURS, random_state=3).fit(X, y)
+    second = AutoSVC(n_candidates=5, budget=HOURS, random_state=3, n_jobs=2).fit(X, y)
     assert first.best_params_ == second.best_params_
     assert first.tried_["verdict"] == second.tried_["verdict"]
     np.testing.assert_array_equal(first.decision_function(X), second.decision_function(X))
@@ -94,7 +95,7 @@ def test_equal_seeds_give_equal_models_with_any_number_of_threads():
 
 def test_small_takes_the_smallest_within_one_standard_error():
     X, y = overlapping(300)
-    model = AutoSVC(n_candidates=8, prefer="small", random_state=0).fit(X, y)
+    model = AutoSVC(n_candidates=8, prefer="small", budget=HOURS, random_state=0).fit(X, y)
     tried = model.tried_
     last = max(tried["train_rows"])
     final = [
@@ -138,8 +139,10 @@ def test_groups_stay_together():
     speaker = np.repeat(np.arange(30), 8)
     y = rng.integers(2, size=30)[speaker]
     X = rng.normal(size=(30, 5))[speaker] + 0.05 * rng.normal(size=(240, 5))
-    plain = AutoSVC(machines="rbf", n_candidates=2, random_state=0).fit(X, y)
-    grouped = AutoSVC(machines="rbf", n_candidates=2, random_state=0).fit(X, y, groups=speaker)
+    plain = AutoSVC(machines="rbf", n_candidates=2, budget=HOURS, random_state=0).fit(X, y)
+    grouped = AutoSVC(machines="rbf", n_candidates=2, budget=HOURS, random_state=0).fit(
+        X, y, groups=speaker
+    )
     assert plain.best_score_ > 0.95
     assert grouped.best_score_ < 0.75
 
@@ -180,7 +183,7 @@ def test_constant_features_and_large_tables_are_sampled(monkeypatch):
     monkeypatch.setattr("polymargin.estimators.auto.KERNEL_ROWS", 400)
     X, y = overlapping(1000)
     X[:, 2] = 7.0
-    model = AutoSVC(machines="rbf", n_candidates=2, random_state=0).fit(X, y)
+    model = AutoSVC(machines="rbf", n_candidates=2, budget=HOURS, random_state=0).fit(X, y)
     assert max(model.tried_["train_rows"]) <= 300
     assert abs(model.n_rows_ - 400) <= 3
     linear = AutoSVC(**LINEAR).fit(X, y)
@@ -289,7 +292,7 @@ def test_groups_are_checked():
 def fitted():
     X, y = load_iris(return_X_y=True, as_frame=True)
     names = np.array(["setosa", "versicolor", "virginica"])[y]
-    return AutoSVC(n_candidates=4, random_state=0).fit(X, names), X, names
+    return AutoSVC(n_candidates=4, budget=HOURS, random_state=0).fit(X, names), X, names
 
 
 def test_pickle_clone_save_and_load_predict_the_same(fitted, tmp_path):
