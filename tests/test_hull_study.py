@@ -1,4 +1,4 @@
-"""The benchmark and the experiment of convex-hull prototypes run, and know what they measure."""
+"""The benchmark of convex-hull prototypes runs, and its waveform data are what they should be."""
 
 import json
 import os
@@ -15,8 +15,6 @@ sys.path.insert(0, str(ROOT))
 environment = dict(os.environ)
 
 from benchmarks.waveform import waveform  # noqa: E402
-from experiments.hulls.data import split  # noqa: E402
-from experiments.hulls.study import Grid, choose, run_split  # noqa: E402
 
 # benchmarks ask for one thread in the environment: not for the other tests of this process
 os.environ.clear()
@@ -44,40 +42,6 @@ def test_waveform():
     np.testing.assert_allclose(X[y == 0].mean(axis=0), (first + second) / 2, atol=0.08)
     np.testing.assert_allclose(X[:, 0].var(), 1.0, atol=0.05)
     assert np.array_equal(waveform(10)[0], waveform(10)[0])
-
-
-def test_whitening():
-    X, y = waveform(300)
-    X[:, 3] = 7.0
-    part = split(X, y, 0)
-    assert part.X_train.shape == (240, 20)
-    np.testing.assert_allclose(np.cov(part.X_train, rowvar=False), np.eye(20), atol=1e-9)
-    np.testing.assert_allclose(part.X_train.mean(axis=0), 0, atol=1e-9)
-
-
-def test_infeasible_caps_are_skipped():
-    X, y = waveform(100)
-    grid = Grid(sigmas=(3.0,), etas=(1e-3, 0.2, 1.0), folds=2)
-    for found in run_split(split(X, y, 0), "AD-SVM", grid, 0):
-        assert found["eta"] in (0.2, 1.0)
-        assert found["accuracy"] > 0.5
-
-
-def test_choice_among_equals():
-    grid = Grid(sigmas=(1.0, 2.0, 3.0), etas=(0.1, 1.0))
-    scores = np.array([[0.9, 0.9], [0.9, 0.8], [np.nan, 0.5]])
-    assert choose(scores, [0, 1], grid) == (2.0, 0.1, 0.9)
-    assert choose(scores, [1], grid) == (1.0, 1.0, 0.9)
-
-
-def test_experiment_runs(tmp_path):
-    text = run(
-        "experiments.hulls", "--quick", "--data", "waveform", "iris", "--output", str(tmp_path),
-        POLYMARGIN_DATA_DIR="",
-    )  # fmt: skip
-    assert "iris: skipped" in text
-    assert text.count("| waveform | 60 |") == 6
-    assert len(json.loads((tmp_path / "waveform.json").read_text())["runs"]) == 6
 
 
 def test_benchmark_runs(tmp_path):

@@ -30,6 +30,7 @@ LAYERS = [
     "plots",
     "export",
     "report",
+    "reproduce",
     "cli",
     "__main__",
 ]

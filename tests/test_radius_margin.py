@@ -220,7 +220,9 @@ def test_leave_one_out_errors_are_below_every_bound():
         errors += int(model.fit(X[rest], y[rest]).predict(X[i : i + 1])[0] != y[i])
     found = radius_margin_bound(X, y, C=1.0, gamma=0.2)
     assert 0 < errors <= min(found.tight, found.sharper, found.value)
-    assert found.is_vacuous == (min(found.tight, found.sharper, found.one_vs_one) >= 30)
+    assert errors <= found.sharper_count <= found.count <= 30
+    least = min(found.tight, found.sharper, found.one_vs_one, found.sharper_count)
+    assert found.is_vacuous == (least >= 30)
 
 
 # -- input ------------------------------------------------------------------------------------

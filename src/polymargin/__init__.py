@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from polymargin.report.page import write_report as write_report
     from polymargin.selection.bounds import growth_bound as growth_bound
     from polymargin.selection.bounds import margin_bound as margin_bound
+    from polymargin.selection.counts import LeaveOneOutCount as LeaveOneOutCount
+    from polymargin.selection.counts import leave_one_out_count as leave_one_out_count
     from polymargin.selection.gacv import gacv as gacv
     from polymargin.selection.leave_one_out import leave_one_out as leave_one_out
     from polymargin.selection.margins import margin_record as margin_record
@@ -86,7 +88,9 @@ _HOME = {
     "write_report": "report.page",
     "gacv": "selection.gacv",
     "growth_bound": "selection.bounds",
+    "LeaveOneOutCount": "selection.counts",
     "leave_one_out": "selection.leave_one_out",
+    "leave_one_out_count": "selection.counts",
     "margin_bound": "selection.bounds",
     "margin_record": "selection.margins",
     "regularization_path": "selection.path",

@@ -16,6 +16,7 @@ from polymargin.cli.commands.info import info
 from polymargin.cli.commands.path import path
 from polymargin.cli.commands.predict import predict
 from polymargin.cli.commands.report import report
+from polymargin.cli.commands.reproduce import data, reproduce
 from polymargin.cli.commands.train import train
 from polymargin.cli.commands.tune import tune
 
@@ -46,6 +47,8 @@ for _command in (
     export,
     report,
     info,
+    reproduce,
+    data,
     completion,
 ):
     main.add_command(_command)

@@ -26,6 +26,7 @@ from polymargin.problem.problem import row_blocks
 from polymargin.problem.validation import canonical, check_number, well_formed
 from polymargin.radius_margin.criterion import Evaluation, Sample, Setting, definiteness, evaluate
 from polymargin.radius_margin.kernel_points import KernelPoints
+from polymargin.radius_margin.lemma_counts import dual_error, lemma_counts
 from polymargin.radius_margin.sphere import EnclosingSphere
 from polymargin.solvers.run import Run, Stop, deferred_interrupt
 
@@ -33,6 +34,7 @@ __all__ = ["RadiusMarginBound", "bound_factor", "radius_margin_bound", "read_sam
 
 DIFFERENTIABLE = ("linear", "rbf", "poly", "precomputed")
 _MOST_STEPS = 10**9
+_MOST_EIGENVALUES = 2000  # examples whose kernel matrix is decomposed: seconds beyond that
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,9 @@ class RadiusMarginBound:
         (9.7): ``sharper`` with the constants that the proof allows.
     tight_value : float
         (9.7): ``value`` with these constants.
+    count, sharper_count : int
+        Examples whose largest dual variable reaches the threshold of Lemma 1, and the one that its
+        proof allows (``lemma_counts``): bounds on the same errors that are at most n.
     radius2, diameter2 : float
         R^2 and (2 R)^2 of the smallest enclosing sphere, with kappa + delta / (2 C).
     gradient : dict
@@ -73,6 +78,8 @@ class RadiusMarginBound:
     one_vs_one: float
     tight: float
     tight_value: float
+    count: int
+    sharper_count: int
     radius2: float
     diameter2: float
     gradient: dict[str, Any]
@@ -89,7 +96,8 @@ class RadiusMarginBound:
     @property
     def is_vacuous(self) -> bool:
         """Whether no bound here is below the number of examples."""
-        return min(self.tight, self.sharper, self.one_vs_one) >= self.n_examples
+        counts = min(self.count, self.sharper_count)
+        return min(self.tight, self.sharper, self.one_vs_one, counts) >= self.n_examples
 
 
 def bound_factor(n_classes: int) -> float:
@@ -352,6 +360,7 @@ def _record(
         ridge = 0.5 / (setting.C * sample.weight)
     points = KernelPoints(sample.kernel_at(setting), sample.X)
     B = min(0.5 * (Q - 1.0) * _largest_distance2(points, ridge), Q * R2)
+    counts = lemma_counts(found.alpha, R2, B, _dual_error(found, points, ridge, Q))
     # two classes: their machine is twice the binary one, N = 2 ||w||^2
     complete = len(pairs) == Q * (Q - 1) // 2
     ovo = sum(4.0 * pair.radius2 * 0.5 * pair.norm2 for pair in pairs.values())
@@ -376,6 +385,8 @@ def _record(
         one_vs_one=float(ovo) if complete else np.nan,
         tight=(Q - 1.0) * B * largest,
         tight_value=(Q - 1.0) ** 2 * B * N,
+        count=counts.count,
+        sharper_count=counts.sharper_count,
         radius2=R2,
         diameter2=4.0 * R2,
         gradient={name: value * slope for name, slope in found.slopes.items()},
@@ -389,6 +400,16 @@ def _record(
         n_classes=Q,
         status=status,
     )
+
+
+def _dual_error(found: Evaluation, points: KernelPoints, ridge: np.ndarray, Q: int) -> float:
+    """Error of the dual variables; without a ridge the kernel matrix itself must be definite."""
+    smallest = float(ridge.min())
+    n = points.n_points
+    if smallest <= 0.0 and n <= _MOST_EIGENVALUES:
+        K = points.block(np.arange(n), np.arange(n))
+        smallest = float(np.linalg.eigvalsh(K)[0]) - 1e-12 * float(np.trace(K))
+    return dual_error(found.certificate.gap, smallest, Q)
 
 
 def _largest_distance2(points: KernelPoints, ridge: np.ndarray) -> float:

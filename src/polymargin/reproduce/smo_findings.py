@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from experiments.smo.study import Curve
+from polymargin.reproduce.smo_curves import Curve
 
-__all__ = ["Finding", "check", "comparison"]
+__all__ = ["Finding", "check", "comparison", "optimum"]
 
 _NEAR = 0.999  # of the optimal dual value
 _NEARER = 0.9999
@@ -32,6 +32,7 @@ class Finding:
 
 
 def find(curves: dict[str, Curve], label: str, rows: int) -> Curve:
+    """The curve of a member with a cache of so many rows."""
     return curves[f"{label}, {rows} rows"]
 
 
@@ -41,6 +42,7 @@ def optimum(curves: dict[str, Curve]) -> float:
 
 
 def check(curves: dict[str, Curve], few: int, many: int) -> list[Finding]:
+    """The statements of the papers, one after the other."""
     best = optimum(curves)
     return [
         _selections(curves, many, best),

@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from experiments.smo.data import Digits
-from polymargin import FitMonitor, MulticlassSVC, PatternSMO
+from polymargin.estimators.monitor import FitMonitor
+from polymargin.estimators.multiclass import MulticlassSVC
+from polymargin.reproduce.benchmark_data import BenchmarkSplit
+from polymargin.solvers.smo.pattern_smo import PatternSMO
 
-__all__ = ["Curve", "Member", "Setting", "choose", "members", "run"]
+__all__ = ["Curve", "Member", "Setting", "choose", "fit_member", "members", "run_member"]
 
 GAMMAS = (0.005, 0.01, 0.02, 0.04, 0.08)
 COSTS = (1.0, 10.0, 100.0)
@@ -44,6 +46,7 @@ class Member:
 
     @property
     def key(self) -> str:
+        """Name of the curve."""
         return f"{self.label}, {self.rows} rows"
 
 
@@ -79,6 +82,8 @@ def members(n: int) -> dict[str, list[Member]]:
             one("opt-kkt", "kkt", "log"),
             one("opt-kkt", "amg", "log"),
             one("opt-kkt", "bmg", "log"),
+            one("all-pairs", "amg", "log"),
+            one("all-pairs", "bmg", "log"),
             one("basic", "amg", "log"),
             one("fixed-point", "kkt", "log"),
             default,
@@ -87,12 +92,16 @@ def members(n: int) -> dict[str, list[Member]]:
             one("opt-kkt", "bmg", "log"),
             one("opt-kkt", "bmg", "max"),
             one("opt-kkt", "bmg", "mean"),
+            one("all-pairs", "bmg", "max"),
+            one("all-pairs", "bmg", "mean"),
             default,
         ],
         "selections": [
             one("opt-kkt", "kkt", "mean"),
             one("opt-kkt", "amg", "mean"),
             one("opt-kkt", "bmg", "mean"),
+            one("all-pairs", "amg", "mean"),
+            one("all-pairs", "bmg", "mean"),
             default,
         ],
         "cache": [
@@ -101,6 +110,7 @@ def members(n: int) -> dict[str, list[Member]]:
                 for rows in (many, few)
                 for pattern, selection in (
                     ("basic", "bmg"),
+                    ("all-pairs", "bmg"),
                     ("opt-kkt", "bmg"),
                     ("opt-kkt", "kkt"),
                     ("fixed-point", "kkt"),
@@ -113,7 +123,7 @@ def members(n: int) -> dict[str, list[Member]]:
     }
 
 
-def choose(digits: Digits, seed: int = 0) -> Setting:
+def choose(digits: BenchmarkSplit, seed: int = 0) -> Setting:
     """Width and C by the error on a fifth of the training part; the smallest among equals."""
     n = len(digits.y_train)
     order = np.random.default_rng(seed + 1).permutation(n)
@@ -165,8 +175,8 @@ class ProcessorMonitor(FitMonitor):
             self.idle += time.process_time() - self.asked
 
 
-def fit(
-    member: Member, setting: Setting, digits: Digits, seed: int
+def fit_member(
+    member: Member, setting: Setting, digits: BenchmarkSplit, seed: int
 ) -> tuple[MulticlassSVC, FitMonitor]:
     """Train once; the dual point of every check is kept, test errors come later."""
     monitor = ProcessorMonitor(lambda model: (model.support_, model.dual_coef_))
@@ -176,12 +186,12 @@ def fit(
         return model.fit(digits.X_train, digits.y_train), monitor
 
 
-def run(
-    member: Member, setting: Setting, digits: Digits, test_kernel: np.ndarray, seed: int = 0
+def run_member(
+    member: Member, setting: Setting, digits: BenchmarkSplit, test_kernel: np.ndarray, seed: int = 0
 ) -> Curve:
     """The curve of a member: seconds are the best of the repeats, check by check."""
     n, Q = len(digits.y_train), len(np.unique(digits.y_train))
-    fits = [fit(member, setting, digits, seed) for _ in range(setting.repeats)]
+    fits = [fit_member(member, setting, digits, seed) for _ in range(setting.repeats)]
     model, monitor = fits[0]
     columns = monitor.as_arrays()
     points = columns.pop("value")
@@ -197,9 +207,11 @@ def run(
     )
     shown = np.unique(np.geomspace(1, len(points), min(len(points), _MOST_ERRORS)).astype(int)) - 1
     curve.error_seconds = columns["seconds"][shown]
-    curve.errors = np.array(
-        [100.0 * wrong_share(test_kernel, *points[k], digits.y_test, n, Q) for k in shown]
-    )
+    shares = []
+    for k in shown:
+        support, tau = points[k]
+        shares.append(wrong_share(test_kernel, support, tau, digits.y_test, n, Q))
+    curve.errors = 100.0 * np.array(shares)
     return curve
 
 

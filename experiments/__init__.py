@@ -1,1 +1,0 @@
-"""Published tables, run again: one folder per paper, ``python -m experiments.<folder>``."""
