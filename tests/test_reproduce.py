@@ -62,9 +62,9 @@ def test_one_value_is_judged_by_the_noise():
 def test_interval_is_a_prediction_interval():
     """One further normal value lies in it in 95 of 100 cases."""
     rng = np.random.default_rng(0)
-    draws = rng.normal(size=(20_000, 5))
+    draws = rng.normal(size=(4_000, 5))
     inside = [abs(row[4] - row[:4].mean()) <= interval(row[:4]) for row in draws]
-    assert np.mean(inside) == pytest.approx(0.95, abs=0.006)
+    assert np.mean(inside) == pytest.approx(0.95, abs=0.012)
 
 
 def test_rows_that_are_not_comparable():
@@ -90,6 +90,10 @@ def run_count(cell):
     if cell["k"] == 3 and len(calls) < 5:
         raise ValueError("the third\ncell fails at first")
     return {"error": float(cell["k"])}
+
+
+def run_square(cell):
+    return {"error": float(cell["k"] ** 2)}
 
 
 def count_rows(measured):
@@ -154,12 +158,9 @@ def test_half_written_file(tmp_path):
 
 def test_two_processes(tmp_path):
     """Cells run elsewhere come back whole."""
-    experiment = find_experiment("mprot-annealing")
-    one = run_experiment(experiment, tmp_path / "a", "tiny", 1, lambda text: None)
-    two = run_experiment(experiment, tmp_path / "b", "tiny", 2, lambda text: None)
-    for a, b in zip(one.measured, two.measured, strict=True):
-        assert a.cell == b.cell
-        assert a.result["energy"] == b.result["energy"]
+    experiment = Experiment("squares", "", "", ("what",), count_cells, run_square, count_rows)
+    outcome = run_experiment(experiment, tmp_path, "full", 2, lambda text: None)
+    assert [one.result["error"] for one in outcome.measured] == [0.0, 1.0, 4.0, 9.0]
 
 
 # -- tables --------------------------------------------------------------------------------------
