@@ -39,7 +39,7 @@ def two_clouds(distance=3.0):
 
 def test_miniature(miniature):
     X, y = miniature
-    model = ConvexHullSVC(kernel="linear", tol=1e-12).fit(X, y)
+    model = ConvexHullSVC(1.0, kernel="linear", tol=1e-12).fit(X, y)
     assert model.certificate_.primal == pytest.approx(34.0, rel=1e-11)
     expected = [1.38888889, 1.05555556, -2.44444444]
     np.testing.assert_allclose(model.decision_function(X)[6], expected, atol=1e-7)
@@ -96,12 +96,12 @@ def test_certificate_is_the_max_margin_problem(eta):
 def test_hard_binary_machine_is_the_hard_svm():
     """T6."""
     X, y = two_clouds()
-    model = ConvexHullSVC(kernel="linear", tol=1e-11).fit(X, y)
+    model = ConvexHullSVC(1.0, kernel="linear", tol=1e-11).fit(X, y)
     svc = SVC(kernel="linear", C=1e8, tol=1e-10).fit(X, y)
     value = model.certificate_.primal
     assert value == pytest.approx(4 / (svc.coef_**2).sum(), rel=1e-5)
     for offset in ["center", "kkt"]:
-        model = ConvexHullSVC(kernel="linear", tol=1e-11, offset=offset).fit(X, y)
+        model = ConvexHullSVC(1.0, kernel="linear", tol=1e-11, offset=offset).fit(X, y)
         expected = 0.5 * value * svc.decision_function(X)
         np.testing.assert_allclose(model.decision_function(X), expected, rtol=1e-4, atol=1e-4)
 
@@ -130,10 +130,10 @@ def test_separable_but_misclassified():
     """AD-14: the middle of three classes on a line never wins, although a line separates them."""
     X, y = np.array([[0.0], [1.5], [2.5], [4.0]]), [0, 1, 1, 2]
     assert MulticlassSVC(C=1e3).fit(X, y).score(X, y) == 1.0
-    model = ConvexHullSVC(kernel="linear").fit(X, y)
+    model = ConvexHullSVC(1.0, kernel="linear").fit(X, y)
     np.testing.assert_allclose(model.prototypes_.ravel(), [0, 2, 4], atol=1e-5)
     np.testing.assert_array_equal(model.predict(X), [0, 0, 2, 2])
-    assert ConvexHullSVC(gamma=1.0).fit(X, y).score(X, y) == 1.0
+    assert ConvexHullSVC(1.0, gamma=1.0).fit(X, y).score(X, y) == 1.0
 
 
 # -- what is fitted ------------------------------------------------------------------------------
@@ -305,7 +305,7 @@ def test_hulls_that_meet(n):
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(n, 2)), np.arange(n) % 3
     with pytest.warns(CollapsedModelWarning, match="smaller eta"):
-        model = ConvexHullSVC(kernel="linear").fit(X, y)
+        model = ConvexHullSVC(1.0, kernel="linear").fit(X, y)
     assert model.status_ == "hulls_meet"
     assert not model.decision_function(X).any()
     assert set(model.predict_or_reject(X, reject_label=-1)) == {-1}
@@ -319,14 +319,14 @@ def test_the_same_example_in_two_classes():
     X = np.array([[0.0, 0], [1, 0], [0, 0], [0, 1]])
     for kernel in ["linear", "rbf"]:
         with pytest.warns(CollapsedModelWarning):
-            model = ConvexHullSVC(kernel=kernel).fit(X, [0, 0, 1, 1])
+            model = ConvexHullSVC(1.0, kernel=kernel).fit(X, [0, 0, 1, 1])
         assert not model.decision_function(X).any()
 
 
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
 def test_one_example_per_class(kernel):
     X = np.array([[0.0, 0], [1, 0], [0, 1]])
-    model = ConvexHullSVC(kernel=kernel).fit(X, [0, 1, 2])
+    model = ConvexHullSVC(1.0, kernel=kernel).fit(X, [0, 1, 2])
     assert model.status_ == "converged"
     np.testing.assert_array_equal(model.predict(X), [0, 1, 2])
     np.testing.assert_array_equal(model.weights_, 1.0)
@@ -334,9 +334,9 @@ def test_one_example_per_class(kernel):
 
 def test_constant_features():
     with pytest.warns(CollapsedModelWarning):
-        ConvexHullSVC(kernel="linear").fit(np.zeros((4, 2)), [0, 0, 1, 1])
+        ConvexHullSVC(1.0, kernel="linear").fit(np.zeros((4, 2)), [0, 0, 1, 1])
     with pytest.warns(CollapsedModelWarning):
-        ConvexHullSVC().fit(np.zeros((4, 2)), [0, 0, 1, 1])
+        ConvexHullSVC(1.0).fit(np.zeros((4, 2)), [0, 0, 1, 1])
 
 
 # -- refusals ------------------------------------------------------------------------------------

@@ -373,7 +373,7 @@ def test_infeasible_rows_say_why():
     assert "fixed features" in stuck.reason[0]
     outside = counterfactual(model, X[:2], fixed=[0], bounds={0: (1e6, 2e6)})
     assert "outside its bounds" in outside.reason[0]
-    line = ConvexHullSVC(kernel="linear").fit([[0.0], [1.5], [2.5], [4.0]], [0, 1, 1, 2])
+    line = ConvexHullSVC(1.0, kernel="linear").fit([[0.0], [1.5], [2.5], [4.0]], [0, 1, 1, 2])
     never = counterfactual(line, [[0.0]], target=1)  # the class in the middle never wins
     assert never.reason == ("no row at all is predicted as the target",)
     assert line.certified_radius([[0.0]])[0] == pytest.approx(2.0)  # the border with class 2

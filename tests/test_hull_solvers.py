@@ -130,14 +130,14 @@ def test_noise_with_a_smooth_kernel():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(500, 2)), np.arange(500) % 2
     with pytest.warns(CollapsedModelWarning):
-        model = ConvexHullSVC(gamma=0.3).fit(X, y)
+        model = ConvexHullSVC(1.0, gamma=0.3).fit(X, y)
     assert model.status_ == "hulls_meet"
 
 
 def test_out_of_precision():
     """A gap below rounding ends as stalled, soon, with the gap in the warning."""
     X, y = clouds(100, 4, 2, seed=5, distance=0.5)
-    model = ConvexHullSVC(gamma=0.3, tol=1e-15)
+    model = ConvexHullSVC(1.0, gamma=0.3, tol=1e-15)
     with pytest.warns(ConvergenceWarning, match="stalled"):
         model.fit(X, y)
     assert model.n_iter_ < 500_000
@@ -146,7 +146,7 @@ def test_out_of_precision():
 def test_scattered_examples_share_the_weight():
     """A narrow kernel: Kbar is diagonal within classes, so equal weights are optimal at once."""
     X, y = clouds(120)
-    model = ConvexHullSVC(gamma=1e3, tol=1e-6).fit(X, y)
+    model = ConvexHullSVC(1.0, gamma=1e3, tol=1e-6).fit(X, y)
     assert model.n_iter_ <= 1  # as reported: at least one
     assert model.weights_ == pytest.approx(1.0 / np.bincount(y)[y])
 
@@ -154,7 +154,7 @@ def test_scattered_examples_share_the_weight():
 def test_creeping_pairs():
     """Nearly parallel examples: pairs alone would need a million steps."""
     X, y = clouds(200, 2, 2, seed=5, distance=0.5)
-    model = ConvexHullSVC(gamma=0.5, tol=1e-6, max_iter=200_000)
+    model = ConvexHullSVC(1.0, gamma=0.5, tol=1e-6, max_iter=200_000)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model.fit(X, y)

@@ -18,6 +18,8 @@ from polymargin.compiled.threads import single_threaded_libraries
 from polymargin.estimators.base import LargeMarginClassifier, Prepared
 from polymargin.estimators.callbacks import FitReporter, with_callbacks
 from polymargin.estimators.fitted import Attributes, store, support_vectors, warn_of_outcome
+from polymargin.estimators.geometry import geometric_margins, prototype_products
+from polymargin.estimators.hull_separability import HullSeparability, hull_separability
 from polymargin.problem.machines import Machine
 from polymargin.problem.point import DualPoint
 from polymargin.problem.problem import Problem
@@ -30,6 +32,12 @@ __all__ = ["ConvexHullSVC", "resolve_eta"]
 _SOLVERS = ("auto", "smo", "frank_wolfe")
 _OFFSETS = ("center", "kkt")
 _SCALES = ("absolute", "relative")
+
+# eta="auto" on the relative scale, by cross-validated accuracy on nine sets (iris, wine, glass,
+# vehicle, ecoli, segment, satimage, optdigits, pendigits; standardised, at most 700 rows).  Mean
+# loss to the best eta of each set: RBF .025 at .1, .031 at .05, .028 at .2, .043 at .5, .040 at 1;
+# linear .026, .034, .034, .071, .050.
+_AUTO_ETA = 0.1
 
 # Hulls have a judge and solvers of their own; of the row are read: how the weights u_i of the own
 # class become coefficients u_i (1[y_i = k] - 1/Q), and the kinds of intercept (a constant added to
@@ -59,8 +67,9 @@ class ConvexHullSVC(LargeMarginClassifier):
 
     Parameters
     ----------
-    eta : float, default=1.0
-        Largest weight of an example.  1 or more: the whole convex hulls.  Less: reduced hulls,
+    eta : float or "auto", default="auto"
+        Largest weight of an example; "auto" is .1 on the relative scale below, which leaves
+        overlapping classes apart.  1 or more: the whole convex hulls.  Less: reduced hulls,
         which may stay apart where the whole ones meet, and let no single example dominate.  At
         least 1 / (the number of examples of the smallest class), whose prototype is then its mean.
     kernel : {"linear", "rbf", "poly", "sigmoid", "precomputed"} or callable, default="rbf"
@@ -167,7 +176,7 @@ class ConvexHullSVC(LargeMarginClassifier):
 
     def __init__(
         self,
-        eta: float = 1.0,
+        eta: float | str = "auto",
         kernel: str | Callable[..., Any] = "rbf",
         gamma: float | str = "scale",
         degree: float = 3,
@@ -239,7 +248,8 @@ class ConvexHullSVC(LargeMarginClassifier):
 
     def _check_parameters(self) -> None:
         self._check_common()
-        check_number("eta", self.eta, above=0.0)
+        if not (isinstance(self.eta, str) and self.eta == "auto"):
+            check_number("eta", self.eta, above=0.0)
         for name, allowed in (
             ("solver", _SOLVERS),
             ("offset", _OFFSETS),
@@ -247,7 +257,7 @@ class ConvexHullSVC(LargeMarginClassifier):
         ):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be one of {allowed}, got {getattr(self, name)!r}.")
-        if self.eta_scale == "relative" and self.eta > 1:
+        if self.eta_scale == "relative" and self.eta != "auto" and float(self.eta) > 1:
             raise ValueError(f"eta must be in (0, 1] for eta_scale='relative', got {self.eta!r}.")
 
     def _fitted_attributes(
@@ -293,19 +303,68 @@ class ConvexHullSVC(LargeMarginClassifier):
 
         return attributes
 
+    # -- what a fitted model says of examples ------------------------------------------------
 
-def resolve_eta(eta: float, scale: str, ready: Prepared) -> float:
+    def _labelled_scores(self, X: Any, y: Any) -> tuple[Any, np.ndarray, np.ndarray]:
+        """Checked rows, (n, n_classes) scores with their differences right, class numbers."""
+        X = self._check_input(X)
+        label = self._class_numbers(X, y)
+        scores = self._class_scores(X)
+        if scores.shape[1] == 1:
+            scores = np.concatenate([-0.5 * scores, 0.5 * scores], axis=1)
+        return X, scores, label
+
+    def margins(self, X: Any, y: Any) -> np.ndarray:
+        """Geometrical margins between classes (9.1), for examples that are classified correctly.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+            For a precomputed kernel the training matrix.
+        y : array-like of shape (n_samples,)
+
+        Returns
+        -------
+        ndarray of shape (n_classes, n_classes)
+            Entry (k, l) is the smallest |s_k - s_l| over the examples of classes k and l, divided
+            by ||v_k - v_l||; infinite on the diagonal and where there is no example.
+        """
+        X, scores, label = self._labelled_scores(X, y)
+        products = prototype_products(self, X)
+        return geometric_margins(scores, label, np.arange(len(self.classes_)), products)
+
+    def separability(self, X: Any, y: Any) -> HullSeparability:
+        """The sufficient condition for training without errors, and the examples that violate it.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+            For a precomputed kernel the training matrix.
+        y : array-like of shape (n_samples,)
+
+        Returns
+        -------
+        HullSeparability
+            Costs all kernel values of X.
+        """
+        X = self._check_input(X)
+        return hull_separability(self, X, self._class_numbers(X, y))
+
+
+def resolve_eta(eta: float | str, scale: str, ready: Prepared) -> float:
     """The cap of an example of weight 1; refused where (7.1) has no feasible point (19.1).
 
     Parameters
     ----------
-    eta : float
+    eta : float or "auto"
     scale : {"absolute", "relative"}
     ready : Prepared
         With weights as ``cap``.
     """
     mass = np.bincount(ready.label, ready.cap)
     smallest = float(1.0 / mass.min())
+    if isinstance(eta, str):
+        eta, scale = _AUTO_ETA, "relative"
     if scale == "relative":
         return max(smallest, smallest ** (1.0 - float(eta)))
     if eta < smallest * (1.0 - 1e-12):

@@ -72,11 +72,13 @@ class MultiPrototypeSVC(PrototypeTrainer):
         "static" keeps the initial assignment; "greedy" goes to the nearest local minimum.
     annealing : {"default", "thorough", "paper"} or Annealing, default="default"
         "default" is chosen for accuracy and speed, "thorough" for the lowest energy, "paper" is the
-        published schedule (T0 = 10, cooling .05, zeroing, temperatures not scaled by C).
+        published algorithm: a random first assignment, T0 = 10, cooling .05, temperatures not
+        scaled by C, dual weights of reassigned examples set to zero, in greedy rounds too.
     n_restarts : int, default=1
         Runs from different seeds, of which the one with the lowest energy is kept.
     init : {"auto", "kmeans", "random"} or array, default="auto"
-        The first assignment: k-means within each class ("auto", where rows are vectors), random, an
+        The first assignment: k-means within each class ("auto" where rows are vectors; random with
+        ``annealing="paper"`` or any other that zeroes), random, an
         array of prototype numbers per example, or an (R, n_features) array of prototypes, of which
         each example takes the one of its class that scores highest.
     tol : float, default=1e-3
@@ -304,7 +306,10 @@ class MultiPrototypeSVC(PrototypeTrainer):
             )
 
     def _kept_init(self, ready: Prepared) -> Any:
-        """An assignment per example loses the examples without weight."""
+        """An assignment per example loses the examples without weight; "paper" starts at random."""
+        if isinstance(self.init, str) and self.init == "auto" and self.assignment == "annealed":
+            is_published = find_annealing(self.annealing).restoration == "zeroing"
+            return "random" if is_published else "auto"
         if isinstance(self.init, str) or np.ndim(self.init) != 1:
             return self.init
         given = np.asarray(self.init)

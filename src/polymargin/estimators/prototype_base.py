@@ -8,6 +8,7 @@ import numpy as np
 from joblib import effective_n_jobs
 
 from polymargin.estimators.base import LargeMarginClassifier
+from polymargin.estimators.geometry import geometric_margins, prototype_products
 from polymargin.problem.scoring import PrototypeModel, class_maxima, linear_scores
 
 __all__ = ["PrototypeClassifier"]
@@ -74,3 +75,46 @@ class PrototypeClassifier(LargeMarginClassifier):
         """
         winner = self.nearest_prototype(X)
         return self.prototype_classes_[winner]
+
+    def slacks(self, X: Any, y: Any) -> np.ndarray:
+        """What every example lacks to the margin 1: the smallest slack over the prototypes.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            min_r xi_i^r over the prototypes r of the example's class, so that with weights C_i
+            ``energy_ = 1/2 sum_r ||M_r||^2 + sum_i C_i xi_i`` on the training examples.
+        """
+        X = self._check_input(X)
+        label = self._class_numbers(X, y)
+        scores = self._prototype_scores(X)
+        mine = self._prototype_class[None, :] == label[:, None]
+        own = np.where(mine, scores, -np.inf).max(axis=1)
+        rival = np.where(mine, -np.inf, scores).max(axis=1)
+        return np.asarray(np.maximum(0.0, 1.0 + rival - own))
+
+    def margins(self, X: Any, y: Any) -> np.ndarray:
+        """Geometrical margins between classes (9.1), for examples that are classified correctly.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+            For a precomputed kernel the training matrix.
+        y : array-like of shape (n_samples,)
+
+        Returns
+        -------
+        ndarray of shape (n_classes, n_classes)
+            Entry (k, l) is the smallest distance of an example of classes k and l to the border
+            between the prototypes of the two classes that win there; infinite on the diagonal and
+            where there is no example.
+        """
+        X = self._check_input(X)
+        label = self._class_numbers(X, y)
+        products = prototype_products(self, X)
+        return geometric_margins(self._prototype_scores(X), label, self._prototype_class, products)

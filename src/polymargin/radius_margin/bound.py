@@ -407,7 +407,7 @@ def _dual_error(found: Evaluation, points: KernelPoints, ridge: np.ndarray, Q: i
     smallest = float(ridge.min())
     n = points.n_points
     if smallest <= 0.0 and n <= _MOST_EIGENVALUES:
-        K = points.block(np.arange(n), np.arange(n))
+        K = points.block(np.arange(n), np.arange(n)) + points.level
         smallest = float(np.linalg.eigvalsh(K)[0]) - 1e-12 * float(np.trace(K))
     return dual_error(found.certificate.gap, smallest, Q)
 

@@ -14,11 +14,16 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from polymargin.estimators.convex_hull import ConvexHullSVC
+from polymargin.estimators.geometry import (
+    class_winners,
+    prototype_products,
+    squared_distances,
+)
 from polymargin.estimators.inspection import dissect, model_space
 from polymargin.estimators.multi_prototype import MultiPrototypeSVC
 from polymargin.estimators.multiclass import MulticlassSVC
 from polymargin.problem.machines import find_machine
-from polymargin.problem.problem import row_blocks
 
 __all__ = ["MarginRecord", "PrototypeView", "margin_record", "prototype_view"]
 
@@ -56,19 +61,11 @@ class PrototypeView:
         G = self.products
         if with_constant:
             G = G + np.outer(self.constants, self.constants)
-        diagonal = np.diag(G)
-        return np.maximum(diagonal[:, None] + diagonal[None, :] - G - G.T, 0.0)
+        return squared_distances(G)
 
     def winners(self) -> tuple[np.ndarray, np.ndarray]:
         """Per example and class: the best prototype's number and its score."""
-        n, Q = len(self.label), len(self.classes)
-        number = np.zeros((n, Q), dtype=np.int64)
-        best = np.full((n, Q), -np.inf)
-        for c in range(Q):
-            mine = np.flatnonzero(self.prototype_class == c)
-            number[:, c] = mine[self.scores[:, mine].argmax(axis=1)]
-            best[:, c] = self.scores[np.arange(n), number[:, c]]
-        return number, best
+        return class_winners(self.scores, self.prototype_class, len(self.classes))
 
     def margins(self) -> np.ndarray:
         """Best score of the own class minus the best of the others."""
@@ -80,7 +77,7 @@ class PrototypeView:
 
 
 def prototype_view(model: Any, X: Any, y: Any) -> PrototypeView:
-    """Scores, classes and inner products of a fitted ``MulticlassSVC`` or ``MultiPrototypeSVC``."""
+    """Scores, classes and inner products of the prototypes of a fitted machine."""
     if isinstance(model, MulticlassSVC):
         check_is_fitted(model)
         scores, label = model._labelled_scores(X, y)
@@ -90,11 +87,16 @@ def prototype_view(model: Any, X: Any, y: Any) -> PrototypeView:
         label = model._class_numbers(X, y)
         scores = model.prototype_scores(X)
         prototype_class = model._prototype_class
+    elif isinstance(model, ConvexHullSVC):
+        check_is_fitted(model)
+        X, scores, label = model._labelled_scores(X, y)
+        prototype_class = np.arange(len(model.classes_))
     else:
         raise ValueError(
-            f"model must be a fitted MulticlassSVC or MultiPrototypeSVC, got {model!r}."
+            "model must be a fitted MulticlassSVC, MultiPrototypeSVC or ConvexHullSVC, got "
+            f"{model!r}."
         )
-    products = _products(model, X)
+    products = prototype_products(model, X)
     constants = np.zeros(len(prototype_class))
     unit = np.sqrt(model._kernel.offset)
     if unit > 0.0:
@@ -103,35 +105,6 @@ def prototype_view(model: Any, X: Any, y: Any) -> PrototypeView:
             intercept = np.array([-0.5, 0.5]) * intercept[0]
         constants = intercept / unit
     return PrototypeView(scores, label, prototype_class, products, constants, model.classes_)
-
-
-def _products(model: Any, X: Any) -> np.ndarray:
-    """⟨M_r, M_s⟩ without intercepts, from prototypes or from kernel values of the support."""
-    if model._kernel.is_linear:
-        if isinstance(model, MultiPrototypeSVC):
-            W = model.prototypes_
-        else:
-            W = model.coef_
-            if len(model.classes_) == 2:
-                W = np.concatenate([-0.5 * W, 0.5 * W])
-        G = W @ W.T
-    elif model._kernel.name == "precomputed":
-        K = np.asarray(X, dtype=np.float64)
-        support, tau = model.support_, model.dual_coef_
-        if K.shape[0] != K.shape[1]:
-            raise ValueError(
-                "X must be the square kernel matrix of the training examples: norms of the "
-                "prototypes are computed from it."
-            )
-        G = sum(
-            (tau[rows].T @ (K[np.ix_(support[rows], support)] @ tau))
-            for rows in row_blocks(len(support), 512)
-        )
-    else:
-        plain = model._landmark_model()
-        scores = plain.scores(model.support_vectors_, np.float64, 1) - model.intercept_
-        G = model.dual_coef_.T @ scores
-    return np.asarray(0.5 * (G + G.T))
 
 
 @dataclass(frozen=True)
@@ -153,7 +126,8 @@ class MarginRecord:
     margins : (n,)
         Score of the own class minus the best of the others: positive means correct.
     slacks : (n,) or (n, Q)
-        What every example lacks to the margins that the machine asks for.
+        What every example lacks to the margins that the machine asks for; hulls: to the threshold
+        of its class (other examples than those of the training: to being right).
     losses : (n,)
         The machine's loss of every example, before its weight C_i.
     functional : float
@@ -185,7 +159,7 @@ def margin_record(model: Any, X: Any, y: Any) -> MarginRecord:
 
     Parameters
     ----------
-    model : MulticlassSVC or MultiPrototypeSVC
+    model : MulticlassSVC, MultiPrototypeSVC or ConvexHullSVC
         Fitted; or a Pipeline or search that ends in one, whose margins are those of the features
         that reach the machine.
     X : array-like or CSR matrix of shape (n_samples, n_features)
@@ -259,5 +233,32 @@ def _slacks(model: Any, view: PrototypeView, best: np.ndarray) -> tuple[np.ndarr
     if isinstance(model, MulticlassSVC):
         machine = find_machine(model.machine)
         return machine.slacks(view.scores, view.label), machine.loss(view.scores, view.label)
-    slack = np.maximum(0.0, 1.0 - view.margins())
+    if isinstance(model, ConvexHullSVC):
+        slack = _hull_slacks(model, view)
+    else:
+        slack = np.maximum(0.0, 1.0 - view.margins())
     return slack, slack.copy()
+
+
+def _hull_slacks(model: ConvexHullSVC, view: PrototypeView) -> np.ndarray:
+    """xi_i of (7.4) in units of ⟨v_k - c, phi(x)⟩: what is missing to the threshold of the class.
+
+    The threshold is the mean of the free weights' values, and where a class has none the highest
+    value of its examples with weight (their caps bind).
+    """
+    shift = model.intercept_
+    if len(shift) < len(view.classes):  # two classes: the difference is stored
+        shift = np.array([-0.5, 0.5]) * shift[0]
+    rows = np.arange(len(view.label))
+    own = (view.scores - shift)[rows, view.label]
+    u = model.weights_
+    if len(u) != len(rows):  # other examples than those of the training have no weights
+        return np.maximum(0.0, -view.margins())
+    slack = np.zeros(len(rows))
+    for k in range(len(view.classes)):
+        mine = view.label == k
+        free = mine & (u > 0.0) & (u < model.eta_ * (1.0 - 1e-9))
+        used = own[free] if free.any() else own[mine & (u > 0.0)]
+        level = float(used.mean() if free.any() else used.max(initial=0.0))
+        slack[mine] = np.maximum(0.0, level - own[mine])
+    return slack

@@ -131,7 +131,7 @@ class _Alternation:
 
     # -- one step ----------------------------------------------------------------------------
 
-    def step(self, temperature: float, zeroing: bool = False) -> tuple[int, int]:
+    def step(self, temperature: float) -> tuple[int, int]:
         """Note the energy, reassign, restore, screen; (examples changed, length of the queue).
 
         A temperature below 0 leaves the assignment alone.
@@ -142,6 +142,7 @@ class _Alternation:
         norm2, cross = stage.products()
         moved = queued = 0
         balance = 0.0 if self.schedule is None else self.schedule.balance
+        zeroing = self.schedule is not None and self.schedule.zeroing
         pull = pulls(self.own, duals.cap, self.first, balance)
         for patterns, scores, shift in stage.blocks():
             end = reassign(
@@ -287,7 +288,7 @@ class _Alternation:
             if reason is not None:
                 return reason
         for temperature in schedule.temperatures:
-            _, queued = self.step(temperature, schedule.zeroing)
+            _, queued = self.step(temperature)
             if schedule.sweeps:
                 stage.passes(queued, schedule.sweeps)
             else:
