@@ -6,13 +6,17 @@ import click
 
 from polymargin import __version__
 from polymargin.cli.application import Tool
+from polymargin.cli.commands.class_margins import margins
 from polymargin.cli.commands.completion import completion
 from polymargin.cli.commands.cv import cv
 from polymargin.cli.commands.demo import demo
+from polymargin.cli.commands.error_bounds import bounds
 from polymargin.cli.commands.evaluate import evaluate
 from polymargin.cli.commands.explain import explain
 from polymargin.cli.commands.export import export
+from polymargin.cli.commands.gacv_value import gacv
 from polymargin.cli.commands.info import info
+from polymargin.cli.commands.loo import loo
 from polymargin.cli.commands.path import path
 from polymargin.cli.commands.predict import predict
 from polymargin.cli.commands.report import report
@@ -47,6 +51,10 @@ for _command in (
     export,
     report,
     info,
+    margins,
+    loo,
+    bounds,
+    gacv,
     reproduce,
     data,
     completion,

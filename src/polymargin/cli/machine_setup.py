@@ -56,6 +56,9 @@ class MachineSetup:
     seed: int
     jobs: int
     eta_scale: str = "absolute"
+    init: str = "auto"
+    solver: str = "auto"
+    offset: str = "center"
     plan: Any = None  # of the columns of a table that is no matrix
     objective: str = "accuracy"
     prefer: str = "accurate"
@@ -101,11 +104,14 @@ class MachineSetup:
 
             kernel["eta"] = 1.0 if self.eta is None else _one(self.eta)
             kernel["eta_scale"] = self.eta_scale
+            kernel["offset"] = self.offset
+            kernel["solver"] = self.solver.replace("-", "_")
             return ConvexHullSVC(**(kernel | changes))
         common = kernel | self._intercept() | {
             "C": 1.0 if _one(self.C) == "auto" else _one(self.C),
             "class_weight": self.class_weight,
             "random_state": self.seed,
+            "solver": self._solver(),
         }  # fmt: skip
         if self.is_prototypes:
             from polymargin.estimators.multi_prototype import MultiPrototypeSVC
@@ -116,11 +122,20 @@ class MachineSetup:
                 "annealing": self.annealing,
                 "assignment": self.assignment,
                 "metric": self.metric,
+                "init": self.init,
             }
             return MultiPrototypeSVC(**(common | prototypes | changes))
         from polymargin.estimators.multiclass import MulticlassSVC
 
         return MulticlassSVC(**(common | {"machine": self.machine.lower()} | changes))
+
+    def _solver(self) -> Any:
+        """A word, or PATTERN,SELECTION,THRESHOLD as a member of the SMO-like family."""
+        if "," not in self.solver:
+            return self.solver
+        from polymargin.solvers.smo.pattern_smo import PatternSMO
+
+        return PatternSMO(*(part.strip() for part in self.solver.split(",", 2)))
 
     def _intercept(self) -> dict[str, Any]:
         """liblinear's -B: a constant feature of that value, none if it is not above 0."""
@@ -147,7 +162,7 @@ def _one(value: Any) -> Any:
 
 _OF_MACHINES = (
     *("prototypes", "C", "kernel", "gamma", "degree", "coef0", "bias", "intercept", "eta"),
-    *("restarts", "annealing", "assignment", "metric", "cache_mb"),
+    *("restarts", "annealing", "assignment", "metric", "cache_mb", "init", "solver", "offset"),
 )
 _OF_AUTO = ("objective", "prefer", "budget", "group")
 
@@ -176,6 +191,10 @@ def take_machine_setup(options: dict[str, Any]) -> MachineSetup:
         raise click.UsageError(f"-p/--prototypes is for -m MP; -m {machine} has one per class.")
     if options["eta"] is not None and machine != "HULL":
         raise click.UsageError("--eta is for -m HULL.")
+    if options["offset"] != "center" and machine != "HULL":
+        raise click.UsageError("--offset is for -m HULL.")
+    if options["init"] != "auto" and machine != "MP":
+        raise click.UsageError(f"--init is for -m MP, not for -m {machine}.")
     if machine == "HULL" and options["C"] not in ("auto", ["auto"]):
         raise click.UsageError("-c/--C: convex hulls have no C; use --eta.")
     if options["bias"] is not None and options["intercept"] is not None:

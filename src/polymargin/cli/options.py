@@ -241,6 +241,15 @@ def machine_options(
         click.option("--metric", type=click.Choice(["euclidean", "learned"]), default="euclidean",
                      show_default=True, help="MP, linear kernel: learned makes directions that "
                      "tell classes apart cheap."),
+        click.option("--init", type=click.Choice(["auto", "kmeans", "random"]), default="auto",
+                     show_default=True, help="MP: first assignment; auto is random with "
+                     "--annealing paper, else kmeans."),
+        click.option("--solver", default="auto", show_default=True, metavar="NAME", help="auto; "
+                     "block, frank-wolfe, cycles; HULL: smo, frank-wolfe; CS and MP with "
+                     "--assignment static: a member of the SMO-like family as "
+                     "PATTERN,SELECTION,THRESHOLD, such as opt-kkt,bmg,mean."),
+        click.option("--offset", type=click.Choice(["center", "kkt"]), default="center",
+                     show_default=True, help="HULL: where scores are measured from."),
         click.option("--cache-mb", type=Number(), default=1000.0, show_default=True,
                      help="Memory for kernel values."),
         click.option("--scale", type=click.Choice(SCALES), default="auto", help="Scaling of the "
