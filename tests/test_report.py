@@ -1,15 +1,20 @@
 """Reports: content, safety, size, and every estimator."""
 
 import base64
+import hashlib
+import html
 import io
+import json
 import os
 import re
+import shutil
 import struct
 import subprocess
 import sys
 import warnings
 import zlib
 from html.parser import HTMLParser
+from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +27,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import balanced_accuracy_score, precision_recall_fscore_support
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import QuantileTransformer, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from polymargin import (
@@ -31,13 +36,15 @@ from polymargin import (
     MulticlassSVC,
     MultiPrototypeSVC,
     MultiPrototypeSVCCV,
+    explain,
     render_report,
     write_report,
 )
 from polymargin.estimators.inspection import dissect, labelled
-from polymargin.plots import ConfusionDisplay
+from polymargin.export.model_record import ExportModel
+from polymargin.plots import ConfusionDisplay, RiskCoverageDisplay
 from polymargin.plots.chart import Bars, Chart, Curve, Rule, draw_chart
-from polymargin.report import facts, measures, png, portraits, svg
+from polymargin.report import facts, measures, playground, png, portraits, svg
 
 VOID = {"meta", "img", "br", "link", "input", "hr"}
 LIMIT = 1_000_000
@@ -79,7 +86,7 @@ class Reader(HTMLParser):
         assert self.open.pop() == tag
 
     def handle_data(self, data):
-        if not self.open or self.open[-1] != "style":
+        if not self.open or self.open[-1] not in ("style", "script"):
             self.text.append(data)
 
     @property
@@ -87,12 +94,42 @@ class Reader(HTMLParser):
         return " ".join(" ".join(self.text).replace("\N{NO-BREAK SPACE}", " ").split())
 
 
+def check_policy(page):
+    """Nothing but the one style and the one script runs, and nothing inline besides."""
+    (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', page)
+    rules = dict(rule.split(" ", 1) for rule in html.unescape(policy).split("; "))
+    assert rules["default-src"] == "'none'"
+    for name in ("style", "script"):
+        (inside,) = re.findall(f"<{name}>(.*?)</{name}>", page, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(inside.encode()).digest()).decode()
+        assert rules[f"{name}-src"] == f"'sha256-{digest}'"
+        assert "eval(" not in inside
+        assert "innerHTML" not in inside
+    assert page.count("<script") == 2
+    assert "unsafe" not in policy
+    for tag, attributes in Reader(page).tags:
+        assert "style" not in attributes, tag
+        assert not any(name.startswith("on") for name in attributes), tag
+
+
+def play_of(page):
+    """What the script of the page reads."""
+    (text,) = re.findall(r'<script type="application/json" id="play-data">(.*?)</script>', page)
+    assert not set("<>&") & set(text)
+    return json.loads(text)
+
+
+def table_of(packed):
+    raw = zlib.decompress(base64.b64decode(packed["data"]))
+    return np.frombuffer(raw, dtype="<f4").reshape(packed["shape"]).astype(float)
+
+
 def read(page):
     """The page, after the checks that every page must pass."""
     assert page.startswith("<!DOCTYPE html>")
     assert len(page.encode()) < LIMIT
     assert not re.search(r"https?://|//[a-z]+\.", page)
-    assert "<script" not in page
+    check_policy(page)
     assert "@import" not in page
     assert "nan" not in Reader(page).words.lower().replace("nano", "").split()
     found = Reader(page)
@@ -206,7 +243,7 @@ def test_images_are_images(digits, digit_model):
     assert unused == (~digit_model.alive_).sum()
     plain = read(render_report(digit_model, X_test, y_test, image_shape=None))
     assert "For the class" in plain.words
-    assert all("All weights" in image["alt"] for image in plain.images)
+    assert all("Lead of prototype" in image["alt"] for image in plain.images)
     other = read(render_report(digit_model, X_test, y_test, image_shape=(4, 16)))
     assert len(other.images) == 42
 
@@ -220,11 +257,14 @@ def test_strong_features_have_names():
     renamed = read(render_report(model[-1], X.to_numpy(), y, feature_names=list("abcd")))
     assert "petal" not in renamed.words
     found = labelled(model, X, y)
-    rows, left_out = portraits.strong(dissect(model), found, list(X.columns))
+    seen = portraits.contest(dissect(model), found)
+    rows, left_out = portraits.strong(dissect(model), seen, list(X.columns))
     assert left_out == 0
     assert sum(row.wins for row in rows) == len(y)
-    best = model[-1].coef_[2].argmax()
-    assert rows[2].for_it[0] == (X.columns[best], pytest.approx(model[-1].coef_[2, best]))
+    assert [row.rival for row in rows] == ["versicolor", rows[1].rival, "versicolor"]
+    Z = model[0].transform(X)
+    lead = (model[-1].coef_[2] - model[-1].coef_[1]) * Z.std(axis=0)
+    assert rows[2].for_it[0] == (X.columns[lead.argmax()], pytest.approx(lead.max()))
 
 
 def test_two_features_have_a_map():
@@ -307,6 +347,126 @@ def test_search_shows_its_curve(digits):
     assert "best of 2 pairs" in page.words
 
 
+# -- what can be played with -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [*MODELS])
+def test_embedded_model_gives_the_labels_of_python(name):
+    X, y = make_overlapping()
+    model = quiet(MODELS[name], X, y)
+    play = play_of(render_report(model, X, y))["play"]
+    if name in ("callable", "stranger", "without scores"):
+        assert play["model"] is None
+        assert play["reason"]
+        return
+    record = ExportModel.from_estimator(model)
+    rows = table_of(play["examples"]["rows"])
+    which = [int(row) for row in play["examples"]["name"]]
+    np.testing.assert_allclose(rows, X[which], rtol=1e-6)
+    predicted = [play["labels"][k] for k in play["examples"]["predicted"]]
+    assert predicted == [str(label) for label in model.predict(X[which])]
+    top = np.sort(record.scores(rows), axis=1)
+    clear = top[:, -1] - top[:, -2] > 1e-5
+    won = record.scores(rows).argmax(axis=1)
+    np.testing.assert_array_equal(won[clear], np.array(play["examples"]["predicted"])[clear])
+    # every kind of error is there, but for ties
+    found, top = model.predict(X), np.sort(record.scores(X), axis=1)
+    clear = top[:, -1] - top[:, -2] > 1e-5
+    kinds = {(a, b) for a, b in zip(y[clear], found[clear], strict=True) if a != b}
+    shown = {(play["labels"][a], play["labels"][b]) for a, b in pairs_of(play)}
+    assert {(str(a), str(b)) for a, b in kinds} <= shown
+
+
+def pairs_of(play):
+    return zip(play["examples"]["true"], play["examples"]["predicted"], strict=True)
+
+
+@pytest.mark.parametrize(
+    "name", ["cs", "rbf", "poly", "sigmoid", "prototypes", "pipeline", "hulls"]
+)
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_script_computes_what_python_computes(name, n_classes, tmp_path):
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("node is not installed")
+    X, y = make_overlapping()
+    y = y % n_classes
+    model = quiet(MODELS[name], X, y)
+    (tmp_path / "data.json").write_text(json.dumps(play_of(render_report(model, X, y))["play"]))
+    script = files("polymargin.report").joinpath("templates", "report.js").read_text()
+    (tmp_path / "report.js").write_text(script)
+    (tmp_path / "run.js").write_text(
+        """const { unpacked, evaluate, contributions, rowOf } = require("./report.js");
+        unpacked(require("./data.json")).then((play) => {
+          const out = play.examples.true.map((_, i) => {
+            const found = evaluate(play.model, rowOf(play.examples.rows, i));
+            const why = contributions(play.model, found);
+            return { scores: found.scores, winner: found.winner, lead: found.lead,
+              sum: why.parts.reduce((a, b) => a + b, why.constant), parts: Array.from(why.parts) };
+          });
+          console.log(JSON.stringify(out));
+        });"""
+    )
+    done = subprocess.run(
+        [node, "run.js"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    play = json.loads((tmp_path / "data.json").read_text())
+    found = json.loads(done.stdout)
+    which = [int(row) for row in play["examples"]["name"]]
+    assert [one["winner"] for one in found] == play["examples"]["predicted"]
+    expected = ExportModel.from_estimator(model).scores(X[which])
+    np.testing.assert_allclose([one["scores"] for one in found], expected, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(
+        [one["sum"] for one in found], [one["lead"] for one in found], rtol=1e-6, atol=1e-9
+    )
+    if name in ("poly", "sigmoid", "hulls"):  # explain() refuses these kernels
+        return
+    why = explain(model, X[which])
+    np.testing.assert_allclose(why.lead, [one["lead"] for one in found], rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(
+        why.contributions, [one["parts"] for one in found], rtol=1e-3, atol=1e-4
+    )
+
+
+def test_large_models_are_not_embedded(digits, digit_model, monkeypatch):
+    monkeypatch.setattr(playground, "_MODEL_BYTES", 100)
+    page = render_report(digit_model, *digits[2:])
+    assert play_of(page)["play"]["model"] is None
+    assert "too large to run inside this page" in read(page).words
+
+
+def test_steps_that_cannot_be_exported():
+    X, y = make_overlapping()
+    model = make_pipeline(QuantileTransformer(n_quantiles=10), MulticlassSVC()).fit(X, y)
+    play = play_of(render_report(model, X, y))["play"]
+    assert play["space"] == "model"
+    which = [int(row) for row in play["examples"]["name"]]
+    seen = model[0].transform(X[which])
+    np.testing.assert_allclose(table_of(play["examples"]["rows"]), seen, rtol=1e-6)
+
+
+def test_rejecting(digits, digit_model):
+    X_test, y_test = digits[2:]
+    scores = digit_model.decision_function(X_test)
+    top = np.sort(scores, axis=1)
+    lead, right = top[:, -1] - top[:, -2], digit_model.predict(X_test) == y_test
+    found = RiskCoverageDisplay.record(digit_model, X_test, y_test)
+    for k in range(0, len(found.threshold), 50):
+        answered = lead >= found.threshold[k]
+        assert found.coverage[k] == pytest.approx(answered.mean())
+        assert found.risk[k] == pytest.approx(1.0 - right[answered].mean())
+    assert found.coverage[-1] == 1.0
+    assert found.risk[-1] == pytest.approx(1.0 - right.mean())
+    thin = found.thinned(20)
+    assert len(thin.coverage) <= 20
+    assert thin.coverage[-1] == 1.0
+    equal = RiskCoverageDisplay.of(np.array([[1.0, 0.0]] * 3), np.array([True, False, True]))
+    assert equal.coverage.tolist() == [1.0]
+    reject = play_of(render_report(digit_model, X_test, y_test))["reject"]
+    assert reject["n"] == len(y_test)
+    assert reject["risk"][-1] == pytest.approx(found.risk[-1], rel=1e-5)
+
+
 # -- labels ------------------------------------------------------------------------------------
 
 
@@ -320,8 +480,11 @@ def test_labels_and_titles_are_escaped():
     assert '<script>alert("x")</sc' in found.words
     assert "<i>&" in found.words
     assert "<img src=x>" in found.words
-    assert {tag for tag, _ in found.tags}.isdisjoint({"script", "i", "b"} - {"b"})
-    assert "Content-Security-Policy" in page
+    assert {tag for tag, _ in found.tags}.isdisjoint({"i"})
+    assert [a["class"] for tag, a in found.tags if tag == "img"] == ["heat weights"] * 8
+    data = play_of(page)["play"]
+    assert data["labels"][:4] == [str(label) for label in model.classes_]
+    assert data["features"]["name"] == names
 
 
 def test_labels_the_model_does_not_know():

@@ -8,6 +8,7 @@ from polymargin.plots.margin_display import MarginDistributionDisplay
 from polymargin.plots.pair_margin_display import PairMarginsDisplay, SlackDistributionDisplay
 from polymargin.plots.path_display import RegularizationPathDisplay
 from polymargin.plots.prototype_images_display import PrototypeImagesDisplay
+from polymargin.plots.risk_coverage_display import RiskCoverageDisplay
 from polymargin.plots.size_accuracy_display import SizeAccuracyDisplay
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "PairMarginsDisplay",
     "PrototypeImagesDisplay",
     "RegularizationPathDisplay",
+    "RiskCoverageDisplay",
     "SizeAccuracyDisplay",
     "SlackDistributionDisplay",
 ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from datetime import UTC, datetime
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from polymargin.estimators.inspection import (
     input_names,
     labelled,
     margin_target,
-    prototypes_of,
 )
 from polymargin.plots.chart import Chart
 from polymargin.plots.confusion_display import ConfusionDisplay
@@ -25,12 +23,15 @@ from polymargin.plots.decision_region_display import DecisionRegionDisplay
 from polymargin.plots.history_display import HistoryDisplay
 from polymargin.plots.margin_display import MarginDistributionDisplay
 from polymargin.plots.prototype_images_display import image_shape as checked_shape
+from polymargin.plots.risk_coverage_display import RiskCoverageDisplay
 from polymargin.plots.size_accuracy_display import SizeAccuracyDisplay
 from polymargin.plots.style import bytes_text
 from polymargin.problem.validation import check_number
 from polymargin.report import facts, measures, portraits
+from polymargin.report.playground import play_data
 from polymargin.report.png import share_image
-from polymargin.report.svg import chart_svg, map_svg
+from polymargin.report.svg import map_svg
+from polymargin.report.template import render
 from polymargin.storage.atomic import atomic_file
 
 __all__ = ["render_report", "write_report"]
@@ -41,7 +42,7 @@ _MOST_CLASS_ROWS = 1500
 _FEW_EXAMPLES = 100
 _MOST_MAP_CLASSES = 7
 _MAP_RESOLUTION = 160
-_TEMPLATE = "templates/report.html"
+_MOST_REJECT_POINTS = 200
 
 
 def write_report(
@@ -59,8 +60,9 @@ def write_report(
 ) -> Path:
     """Write one HTML page about a fitted model: what it is, what is proven, where it errs.
 
-    The page needs nothing else: no network, no script, pictures inside, readable on a phone and in
-    the dark.  It is written whole or not at all.
+    The page needs nothing else: no network, pictures inside, readable on a phone and in the dark.
+    With a browser's script engine it can be played with: open the examples behind a figure, reject
+    doubtful ones, run the model on changed inputs.  It is written whole or not at all.
 
     Parameters
     ----------
@@ -130,7 +132,6 @@ def render_report(
     -------
     str
     """
-    template = _template()
     parts = dissect(model)
     if title is not None and not isinstance(title, str):
         raise TypeError(f"title must be a string or None, got {title!r}.")
@@ -146,7 +147,16 @@ def render_report(
         examples.y, examples.predicted, parts.last.classes_
     )
     per_class = measures.class_rows(parts, confusion)
-    return template.render(
+    seen = portraits.contest(parts, examples)
+    reject = _reject(examples)
+    winner = None if seen is None else seen.winner
+    play = play_data(model, parts, examples, names, shape, confusion, winner)
+    return render(
+        {"play": play, "reject": None if reject is None else _points(reject)},
+        reject=None if reject is None else reject.chart(),
+        pad=play["shape"] is not None,
+        behind_steps=play["space"] == "model",
+        why_not_played=play["reason"],
         title=title or f"{facts.machine_name(parts.last)}, {len(parts.last.classes_)} classes",
         date=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         rates=found,
@@ -166,7 +176,7 @@ def render_report(
         margins=_margins(model, examples),
         curve=_size_curve(parts),
         regions=_regions(model, parts, examples, names),
-        **_prototypes(model, parts, examples, names, shape),
+        **_prototypes(model, parts, seen, names, shape),
         hard=_hard(parts, examples, shape),
         has_images=shape is not None,
         has_index=hasattr(examples.X, "index"),
@@ -174,29 +184,6 @@ def render_report(
 
 
 # -- parts of the page -------------------------------------------------------------------------
-
-
-def _template() -> Any:
-    import jinja2
-
-    environment = jinja2.Environment(
-        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
-    )
-    environment.filters["label"] = lambda value: facts.short(str(value), 24)
-    environment.filters["percent"] = _percent
-    environment.filters["figure"] = _figure
-    environment.filters["svg"] = lambda chart: jinja2.utils.markupsafe.Markup(chart_svg(chart))
-    text = files("polymargin.report").joinpath(_TEMPLATE).read_text(encoding="utf-8")
-    return environment.from_string(text)
-
-
-def _percent(share: float, digits: int = 1) -> str:
-    return "–" if np.isnan(share) else f"{100.0 * share:.{digits}f}\N{NO-BREAK SPACE}%"
-
-
-def _figure(value: float) -> str:
-    text = f"{value:,.0f}" if 1000.0 <= abs(value) < 1e6 else f"{value:.3g}"
-    return text.replace("-", "−")
 
 
 def _training(model: Any, X_train: Any, y_train: Any) -> measures.Rates | None:
@@ -259,9 +246,11 @@ def _warnings(
 def _confusion(record: ConfusionDisplay) -> dict[str, Any]:
     Q = len(record.labels)
     shares = np.nan_to_num(record.row_shares)
+    place = {label: k for k, label in enumerate(record.labels.tolist())}
+    worst = record.worst(12 if Q <= _MOST_CELLS_ACROSS else 25)
     out: dict[str, Any] = {
         "labels": record.labels,
-        "worst": record.worst(12 if Q <= _MOST_CELLS_ACROSS else 25),
+        "worst": [(a, b, *rest, place[a], place[b]) for a, b, *rest in worst],
         "rows": None,
         "image": None,
         "block": 1,
@@ -271,7 +260,7 @@ def _confusion(record: ConfusionDisplay) -> dict[str, Any]:
             (
                 record.labels[i],
                 [
-                    (int(record.counts[i, j]), f"{np.sqrt(shares[i, j]):.2f}", i == j)
+                    (int(record.counts[i, j]), round(20 * np.sqrt(shares[i, j])), i == j, i, j)
                     for j in range(Q)
                 ],
             )
@@ -332,15 +321,33 @@ def _regions(
 
 
 def _prototypes(
-    model: Any, parts: Parts, examples: Labelled, names: list[str], shape: tuple[int, int] | None
+    model: Any,
+    parts: Parts,
+    seen: portraits.Contest | None,
+    names: list[str],
+    shape: tuple[int, int] | None,
 ) -> dict[str, Any]:
-    groups = None
-    if shape is not None:
-        groups = portraits.image_groups(model, parts, examples, shape)
-    rows, left_out = ([], 0) if groups else portraits.strong(parts, examples, names)
-    found = prototypes_of(parts.last)
-    ink = found is not None and found.are_points
+    groups: list[portraits.Group] | None = None
+    rows: list[portraits.Strong] = []
+    left_out = 0
+    if seen is not None and shape is not None:
+        groups = portraits.image_groups(model, seen, shape)
+    if seen is not None and groups is None:
+        rows, left_out = portraits.strong(parts, seen, names)
+    ink = seen is not None and seen.prototypes.are_points
     return {"groups": groups, "strong": rows, "strong_left_out": left_out, "ink": ink}
+
+
+def _reject(examples: Labelled) -> RiskCoverageDisplay | None:
+    if examples.scores is None or not np.isfinite(examples.scores).all():
+        return None
+    found = RiskCoverageDisplay.of(examples.scores, examples.predicted == examples.y)
+    return found.thinned(_MOST_REJECT_POINTS)
+
+
+def _points(reject: RiskCoverageDisplay) -> dict[str, Any]:
+    columns = {name: getattr(reject, name) for name in ("threshold", "coverage", "risk")}
+    return {"n": reject.n, **{name: [float(f"{v:.6g}") for v in c] for name, c in columns.items()}}
 
 
 def _hard(

@@ -7,6 +7,7 @@ import re
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.utils import check_random_state
 
 from polymargin.estimators.inspection import (
@@ -21,7 +22,17 @@ from polymargin.estimators.inspection import (
 from polymargin.plots.prototype_images_display import PrototypeImagesDisplay
 from polymargin.report.png import diverging_image, grey_image
 
-__all__ = ["Group", "Portrait", "Strong", "example_images", "guess_shape", "image_groups", "strong"]
+__all__ = [
+    "Contest",
+    "Group",
+    "Portrait",
+    "Strong",
+    "contest",
+    "example_images",
+    "guess_shape",
+    "image_groups",
+    "strong",
+]
 
 _GENERIC = re.compile(
     r"^(pixel|px|p|x|feature|attr|att|col|column|v|f|input|dim)?[\W_]*\d[\d\W_x]*$"
@@ -29,7 +40,7 @@ _GENERIC = re.compile(
 _SMALLEST_IMAGE = 49
 _SMOOTH = 0.75
 _SAMPLE = 300
-_IMAGE_BUDGET = 380_000
+_IMAGE_BUDGET = 250_000
 _MOST_ROWS = 60
 _MOST_STRIP = 400
 _STRONGEST = 4
@@ -53,12 +64,13 @@ class Group(NamedTuple):
 
 
 class Strong(NamedTuple):
-    """A prototype by its strongest features: names with weights, and all weights as a strip."""
+    """A prototype against its runner-up: names with weights, and all weights as a strip."""
 
     label: Any
     number: int
     alive: bool
     wins: int
+    rival: Any
     strip: str
     for_it: list[tuple[str, float]]
     against: list[tuple[str, float]]
@@ -84,24 +96,53 @@ def guess_shape(X: Any, names: list[str]) -> tuple[int, int] | None:
     return (side, side) if max(across, down) < _SMOOTH * typical else None
 
 
-def wins_of(parts: Parts, found: Prototypes, examples: Labelled) -> np.ndarray:
-    """How many of the examples each prototype wins."""
+class Contest(NamedTuple):
+    """Prototypes on the examples of a report.
+
+    ``winner`` (n,) is the best prototype of each example, ``wins`` (R,) counts them, ``rival`` (R,)
+    is the prototype of another class that most often comes second where this one wins (where it
+    wins nothing: on all examples), ``spread`` (d,) the standard deviation of the features seen.
+    """
+
+    prototypes: Prototypes
+    winner: np.ndarray
+    wins: np.ndarray
+    rival: np.ndarray
+    spread: np.ndarray
+
+
+def contest(parts: Parts, examples: Labelled) -> Contest | None:
+    """Who wins which example, and against whom; None for models without prototypes."""
+    found = prototypes_of(parts.last)
+    if found is None:
+        return None
     Z = model_space(parts, examples.X)
     scores = np.asarray(Z @ found.weights.T) + found.intercept
-    return np.bincount(scores.argmax(axis=1), minlength=len(found.owner))
+    R = len(found.owner)
+    winner = scores.argmax(axis=1)
+    second = np.where(found.owner[None, :] == found.owner[winner][:, None], -np.inf, scores)
+    pairs = np.bincount(winner * R + second.argmax(axis=1), minlength=R * R).reshape(R, R)
+    wins = pairs.sum(axis=1)
+    others = found.owner[None, :] != found.owner[:, None]
+    pairs = np.where(wins[:, None] > 0, pairs, np.bincount(winner, minlength=R)[None, :])
+    spread = np.sqrt(np.maximum(mean_variance(Z)[1], 0.0))
+    return Contest(found, winner, wins, np.where(others, pairs, -1).argmax(axis=1), spread)
 
 
-def image_groups(
-    model: Any, parts: Parts, examples: Labelled, shape: tuple[int, int]
-) -> list[Group] | None:
+def mean_variance(Z: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and variance of every column."""
+    mean = np.asarray(Z.mean(axis=0), dtype=np.float64).ravel()
+    squares = Z.multiply(Z) if sp.issparse(Z) else np.square(Z, dtype=np.float64)
+    return mean, np.asarray(squares.mean(axis=0)).ravel() - mean**2
+
+
+def image_groups(model: Any, seen: Contest, shape: tuple[int, int]) -> list[Group] | None:
     """Prototypes as images, class by class, as many as fit; None where they are no images."""
     try:
         display = PrototypeImagesDisplay.record(model, shape=shape)
     except ValueError:
         return None
-    found = prototypes_of(parts.last)
-    assert found is not None
-    wins = wins_of(parts, found, examples)
+    found, wins = seen.prototypes, seen.wins
     scaled = display._scaled("each")
     Q = len(display.labels)
     queues = [_by_use(np.flatnonzero(found.owner == c), found.alive, wins) for c in range(Q)]
@@ -126,40 +167,40 @@ def _by_use(which: np.ndarray, alive: np.ndarray, wins: np.ndarray) -> np.ndarra
     return np.asarray(which[np.lexsort((which, -wins[which], ~alive[which]))])
 
 
-def strong(parts: Parts, examples: Labelled, names: list[str]) -> tuple[list[Strong], int]:
-    """The prototypes of a linear model by their strongest features, and how many were left out."""
-    found = prototypes_of(parts.last)
-    if found is None:
-        return [], 0
+def strong(parts: Parts, seen: Contest, names: list[str]) -> tuple[list[Strong], int]:
+    """Prototypes by what moves their lead over the runner-up most, and how many were left out.
+
+    Weights are (M_r - M_s)_j times the standard deviation of feature j.
+    """
+    found, wins, classes = seen.prototypes, seen.wins, parts.last.classes_
     W = np.asarray(found.weights, dtype=np.float64)
-    seen = feature_names(parts, names, W.shape[1])
-    wins = wins_of(parts, found, examples)
+    leads = (W - W[seen.rival]) * seen.spread
+    features = feature_names(parts, names, W.shape[1])
     order = np.concatenate(
-        [
-            _by_use(np.flatnonzero(found.owner == c), found.alive, wins)
-            for c in range(len(parts.last.classes_))
-        ]
+        [_by_use(np.flatnonzero(found.owner == c), found.alive, wins) for c in range(len(classes))]
     )
     if len(order) > _MOST_ROWS:  # those that do the most work
         busiest = order[np.argsort(-wins[order], kind="stable")[:_MOST_ROWS]]
         order = order[np.isin(order, busiest)]
-    scale = float(np.abs(W).max()) or 1.0
+    scale = float(np.abs(leads).max()) or 1.0
     rows = []
     for r in order:
-        weights = W[r]
+        weights = leads[r]
         rank = np.argsort(-weights, kind="stable")
-        strip = ""
-        if len(weights) <= _MOST_STRIP:
-            strip = diverging_image((weights / scale)[None, :])
         rows.append(
             Strong(
-                parts.last.classes_[found.owner[r]],
+                classes[found.owner[r]],
                 int(r),
                 bool(found.alive[r]),
                 int(wins[r]),
-                strip,
-                [(seen[j], float(weights[j])) for j in rank[:_STRONGEST] if weights[j] > 0],
-                [(seen[j], float(weights[j])) for j in rank[::-1][:_STRONGEST] if weights[j] < 0],
+                classes[found.owner[seen.rival[r]]],
+                diverging_image((weights / scale)[None, :]) if len(weights) <= _MOST_STRIP else "",
+                [(features[j], float(weights[j])) for j in rank[:_STRONGEST] if weights[j] > 0],
+                [
+                    (features[j], float(weights[j]))
+                    for j in rank[::-1][:_STRONGEST]
+                    if weights[j] < 0
+                ],
             )
         )
     return rows, len(W) - len(rows)

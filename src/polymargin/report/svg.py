@@ -141,11 +141,12 @@ def chart_svg(chart: Chart) -> str:
     parts.append("</svg>")
     for rule in chart.rules:
         parts += _rule(rule, x, y)
-    return _whole(parts, chart.words, _HEIGHT)
+    frame = f"{x.low} {x.high} {x.start} {x.end} {y.low} {y.high} {y.start} {y.end}"
+    return _whole(parts, chart.words, _HEIGHT, f' data-frame="{frame}"')
 
 
-def _whole(parts: list[str], words: str, height: int) -> str:
-    head = f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{escape(words)}">'
+def _whole(parts: list[str], words: str, height: int, more: str = "") -> str:
+    head = f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{escape(words)}"{more}>'
     return head + "".join(parts) + "</svg>"
 
 
