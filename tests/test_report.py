@@ -24,7 +24,7 @@ from scipy import sparse
 from sklearn.datasets import load_digits, load_iris
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import balanced_accuracy_score, precision_recall_fscore_support
+from sklearn.metrics import balanced_accuracy_score, log_loss, precision_recall_fscore_support
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import QuantileTransformer, StandardScaler
@@ -36,15 +36,22 @@ from polymargin import (
     MulticlassSVC,
     MultiPrototypeSVC,
     MultiPrototypeSVCCV,
+    certified_radius,
     explain,
+    leave_one_out,
     render_report,
     write_report,
 )
 from polymargin.estimators.inspection import dissect, labelled
 from polymargin.export.model_record import ExportModel
-from polymargin.plots import ConfusionDisplay, RiskCoverageDisplay
+from polymargin.plots import (
+    CalibrationDisplay,
+    ConfusionDisplay,
+    MarginDistributionDisplay,
+    RiskCoverageDisplay,
+)
 from polymargin.plots.chart import Bars, Chart, Curve, Rule, draw_chart
-from polymargin.report import facts, measures, playground, png, portraits, svg
+from polymargin.report import facts, measures, playground, png, portraits, svg, trust
 
 VOID = {"meta", "img", "br", "link", "input", "hr"}
 LIMIT = 1_000_000
@@ -297,7 +304,8 @@ def test_unfinished_and_unproven_models():
     X, y = make_overlapping()
     early = quiet(MulticlassSVC(max_iter=1, tol=1e-9, C=100.0), X, y)
     page = read(render_report(early, X, y))
-    assert "not converged" in page.words
+    assert "above tol=1e-09. Increase max_iter or tol" in page.words
+    assert "speaks of training" in page.words
     assert facts.certificate_in_words(early).state == "bad"
     bent = quiet(MODELS["sigmoid"], X, y)
     assert bent.certificate_.kernel_psd is False
@@ -328,6 +336,60 @@ def test_no_time_for_a_certificate():
         assert "inf" not in found.words.split()
         labels = [a["aria-label"] for tag, a in found.tags if "aria-label" in a]
         assert not any("inf" in label.split() or "nan" in label for label in labels)
+
+
+def test_prototypes_within_tol_are_not_called_unconverged():
+    """A search for assignments that a limit ended may still be within tol."""
+    X, y = make_overlapping()
+    model = quiet(MultiPrototypeSVC(2, random_state=0, tol=1e-2), X, y)
+    model.status_ = "max_time"
+    assert model.certificate_.relative_gap <= model.tol
+    (warning,) = facts.certificate_in_words(model).warnings
+    assert "before the search for a better assignment was over" in warning
+    assert warning.endswith("Increase max_time.")
+    assert "above tol" not in warning
+
+
+def test_grounds_for_trust(monkeypatch):
+    monkeypatch.setattr(trust, "_LEFT_OUT_SECONDS", None)  # however busy the machine is
+    X, y = make_overlapping()
+    model = make_pipeline(StandardScaler(), MulticlassSVC(C=0.1)).fit(X, y)
+    words = read(render_report(model, X, y, X_train=X, y_train=y)).words
+    found = leave_one_out(model[-1], model[0].transform(X), y)
+    assert f"gets {found.errors} of {len(y)} wrong. This is computed exactly." in words
+    radius = np.median(certified_radius(model, X, units="scaled").radius)
+    assert f"shorter than {radius:.3g}" in words
+    assert "Vacuous" in words
+    margins = MarginDistributionDisplay.record(model, X, y)
+    assert f"{100 * margins.n_clear / len(y):.1f} % of the measured examples are right" in words
+    # without the training examples: support vectors bound the leave-one-out error
+    words = read(render_report(model, X, y)).words
+    assert f"at most {100 * len(model[-1].support_) / len(y):.1f} % could be wrong" in words
+    assert found.errors <= len(model[-1].support_)
+
+
+def test_probabilities():
+    X, y = make_overlapping()
+    model = LogisticRegression(max_iter=1000).fit(X, y)
+    record = CalibrationDisplay.record(model, X, y)
+    assert record.log_loss == pytest.approx(log_loss(y, model.predict_proba(X)))
+    assert record.count.sum() == len(y)
+    np.testing.assert_allclose(record.accuracy @ record.count, (model.predict(X) == y).sum())
+    words = read(render_report(model, X, y)).words
+    assert f"Log loss {record.log_loss:.3g}" in words
+    even = CalibrationDisplay.of(np.array([[0.75, 0.25]] * 4), np.array([0, 0, 0, 1]))
+    assert even.error == pytest.approx(0.0)
+    with pytest.raises(TypeError, match="no predict_proba"):
+        CalibrationDisplay.record(MulticlassSVC().fit(X, y), X, y)
+
+
+def test_hardest_examples_have_reasons():
+    X, y = make_overlapping()
+    model = MulticlassSVC().fit(X, y)
+    one = measures.hardest(dissect(model), labelled(model, X, y), 3)[0]
+    why = explain(model, X[[one.row]])
+    assert one.reasons == why.top(0, 4)
+    assert "What made the prediction lead" in read(render_report(model, X, y)).words
 
 
 def test_one_example_and_calibration(digits, digit_model):

@@ -1,5 +1,6 @@
 """Pictures: each Display first computes a small record, then draws it with matplotlib."""
 
+from polymargin.plots.calibration_display import CalibrationDisplay
 from polymargin.plots.confusion_display import ConfusionDisplay
 from polymargin.plots.criterion_display import CriterionDisplay
 from polymargin.plots.decision_region_display import DecisionRegionDisplay
@@ -12,6 +13,7 @@ from polymargin.plots.risk_coverage_display import RiskCoverageDisplay
 from polymargin.plots.size_accuracy_display import SizeAccuracyDisplay
 
 __all__ = [
+    "CalibrationDisplay",
     "ConfusionDisplay",
     "CriterionDisplay",
     "DecisionRegionDisplay",

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
 from polymargin import __version__
-from polymargin.estimators.endings import ending
+from polymargin.estimators.endings import ending, unfinished
 from polymargin.estimators.inspection import Parts
 from polymargin.problem.machines import find_machine
 
@@ -209,13 +209,17 @@ def parameter_rows(last: Any) -> list[tuple[str, str, bool]]:
 # -- what is proven ----------------------------------------------------------------------------
 
 _ADVICE = {
-    "max_iter": "not converged: increase max_iter or tol, or scale the features.",
-    "max_time": "not converged: increase max_time or tol.",
-    "interrupted": "training was interrupted: fit again for a finished model.",
-    "stalled": "not converged: increase tol, scale the features, or use a smaller C.",
-    "not_separable": "the classes are not separable: use a finite C or a richer kernel.",
-    "hulls_meet": "the hulls meet: use a smaller eta or another kernel.",
+    "max_iter": "Increase max_iter or tol, or scale the features.",
+    "max_time": "Increase max_time or tol.",
+    "interrupted": "Fit again for a finished model.",
+    "stalled": "Increase tol, scale the features, or use a smaller C.",
+    "not_separable": "Use a finite C or a richer kernel.",
+    "hulls_meet": "Use a smaller eta or another kernel.",
 }
+_SPEAKS_OF_TRAINING = (
+    "A certificate speaks of training, of how close the model is to the best value of its "
+    "training objective; it says nothing about accuracy on new data."
+)
 
 
 def certificate_in_words(last: Any) -> Proof:
@@ -231,11 +235,16 @@ def certificate_in_words(last: Any) -> Proof:
     sentences, warnings = [sentence], []
     if hasattr(last, "prototype_classes_"):
         sentences = _alternation(last, sentence)
-    end = ending(status, float(certificate.relative_gap), float(getattr(last, "tol", 0.0)))
+    gap = float(certificate.relative_gap)
+    tol = float(getattr(getattr(last, "best_estimator_", last), "tol", 0.0))
+    end = ending(status, gap, tol)
     if end is not None:
         sentences.append(end)
-    if status in _ADVICE:
-        warnings.append(f"Training ended with status “{status}”: {_ADVICE[status]}")
+    if status in ("max_iter", "max_time", "stalled"):
+        is_hard = bool(np.isinf(getattr(last, "C", 0.0)))
+        warnings.append(unfinished(status, gap, tol, _ADVICE[status], is_hard))
+    elif status in _ADVICE:
+        warnings.append(f"{end} {_ADVICE[status]}")
     if certificate.kernel_psd is False:
         headline = "proves nothing"
         sentences = [
@@ -256,6 +265,7 @@ def certificate_in_words(last: Any) -> Proof:
             f"{dead} of {len(last.alive_)} prototypes win no training example; prune() would "
             "train a smaller model without them."
         )
+    sentences.append(_SPEAKS_OF_TRAINING)
     state = "good" if status == "converged" and certificate.kernel_psd is not False else "bad"
     return Proof(state, headline, sentences, _figures(last, certificate, status), warnings)
 

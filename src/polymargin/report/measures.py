@@ -10,7 +10,8 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import _safe_indexing
 
-from polymargin.estimators.inspection import Labelled, Parts, prototypes_of
+from polymargin.estimators.inspection import Labelled, Parts, nameless, prototypes_of
+from polymargin.explanation.contributions import Explanation, explain
 from polymargin.plots.confusion_display import ConfusionDisplay
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
 _NORMAL_95 = 1.959963984540054
 _SPEED_ROWS = 2000
 _SPEED_SECONDS = 0.25
+_REASONS = 4
 
 
 class Rates(NamedTuple):
@@ -62,7 +64,7 @@ class Speed(NamedTuple):
 
 
 class Hard(NamedTuple):
-    """An example of low margin."""
+    """An example of low margin; ``reasons`` are what made the predicted class lead."""
 
     row: int
     name: str
@@ -72,6 +74,7 @@ class Hard(NamedTuple):
     own_score: float
     rival: Any
     rival_score: float
+    reasons: list[tuple[str, float]]
 
 
 def wilson(wrong: int, n: int) -> tuple[float, float]:
@@ -162,12 +165,12 @@ def hardest(parts: Parts, found: Labelled, count: int = 12) -> list[Hard]:
     if found.margins is None or found.scores is None:
         return []
     order = np.argsort(found.margins, kind="stable")[:count]  # nan sorts last
+    order = order[np.isfinite(found.margins[order])]
+    why = _explained(parts.whole, _safe_indexing(found.X, order)) if len(order) else None
     classes = parts.last.classes_
     index = getattr(found.X, "index", None)
     rows = []
-    for i in order:
-        if np.isnan(found.margins[i]):
-            break
+    for k, i in enumerate(order):
         own = found.own[i]
         scores = found.scores[i]
         rival = int(np.where(np.arange(len(scores)) == own, -np.inf, scores).argmax())
@@ -182,6 +185,16 @@ def hardest(parts: Parts, found: Labelled, count: int = 12) -> list[Hard]:
                 float(scores[own]),
                 classes[rival],
                 float(scores[rival]),
+                [] if why is None else why.top(k, _REASONS),
             )
         )
     return rows
+
+
+def _explained(model: Any, X: Any) -> Explanation | None:
+    """Reasons of every row; None where the model has none to give."""
+    try:
+        with nameless():
+            return explain(model, X)
+    except (ValueError, TypeError):
+        return None

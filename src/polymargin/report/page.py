@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.exceptions import NotFittedError
 
 from polymargin.estimators.inspection import (
     Labelled,
@@ -16,7 +17,9 @@ from polymargin.estimators.inspection import (
     input_names,
     labelled,
     margin_target,
+    prototypes_of,
 )
+from polymargin.plots.calibration_display import CalibrationDisplay
 from polymargin.plots.chart import Chart
 from polymargin.plots.confusion_display import ConfusionDisplay
 from polymargin.plots.decision_region_display import DecisionRegionDisplay
@@ -27,7 +30,7 @@ from polymargin.plots.risk_coverage_display import RiskCoverageDisplay
 from polymargin.plots.size_accuracy_display import SizeAccuracyDisplay
 from polymargin.plots.style import bytes_text
 from polymargin.problem.validation import check_number
-from polymargin.report import facts, measures, portraits
+from polymargin.report import facts, measures, portraits, trust
 from polymargin.report.playground import play_data
 from polymargin.report.png import share_image
 from polymargin.report.svg import map_svg
@@ -174,11 +177,14 @@ def render_report(
         part_name=_part_name(parts.last),
         history=_history(model, parts),
         margins=_margins(model, examples),
+        grounds=trust.grounds(parts, examples, training, X_train, y_train),
+        chances=_chances(model, examples),
         curve=_size_curve(parts),
         regions=_regions(model, parts, examples, names),
         **_prototypes(model, parts, seen, names, shape),
         hard=_hard(parts, examples, shape),
         has_images=shape is not None,
+        has_reasons=shape is None and _has_reasons(parts.last),
         has_index=hasattr(examples.X, "index"),
     )
 
@@ -345,9 +351,25 @@ def _reject(examples: Labelled) -> RiskCoverageDisplay | None:
     return found.thinned(_MOST_REJECT_POINTS)
 
 
+def _chances(model: Any, examples: Labelled) -> dict[str, Any] | None:
+    """Probabilities and prediction sets, where the model was trained to give them."""
+    if not hasattr(model, "predict_proba") or not (examples.own >= 0).any():
+        return None
+    try:
+        probabilities = np.asarray(model.predict_proba(examples.X))
+    except (AttributeError, ValueError, NotFittedError):
+        return None  # trained without them
+    return {"record": CalibrationDisplay.of(probabilities, examples.own), "sets": None}
+
+
 def _points(reject: RiskCoverageDisplay) -> dict[str, Any]:
     columns = {name: getattr(reject, name) for name in ("threshold", "coverage", "risk")}
     return {"n": reject.n, **{name: [float(f"{v:.6g}") for v in c] for name, c in columns.items()}}
+
+
+def _has_reasons(last: Any) -> bool:
+    kernel = getattr(getattr(last, "_kernel", None), "name", "linear")
+    return kernel == "rbf" or prototypes_of(last) is not None
 
 
 def _hard(
