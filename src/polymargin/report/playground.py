@@ -155,9 +155,12 @@ def _rows(parts: Parts, X: Any, chosen: np.ndarray, space: str) -> np.ndarray | 
 
 
 def _exported(model: Any, parts: Parts) -> tuple[ExportModel | None, str, str]:
-    """The record of the whole, or of the classifier behind steps that cannot be exported."""
+    """The record of the whole, or of the classifier behind steps that a row of numbers skips."""
+    reason = ""
     try:
-        return ExportModel.from_estimator(model), "input", ""
+        record = ExportModel.from_estimator(model)
+        if record.encoding is None:
+            return record, "input", ""
     except ValueError as error:
         reason = str(error)
     if parts.steps:
