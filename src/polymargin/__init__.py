@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from polymargin.exceptions import NotSeparableWarning as NotSeparableWarning
     from polymargin.explanation.contributions import explain as explain
     from polymargin.explanation.counterfactuals import counterfactual as counterfactual
+    from polymargin.explanation.prediction_sets import calibrate as calibrate
+    from polymargin.explanation.prediction_sets import coverage_promise as coverage_promise
+    from polymargin.explanation.prediction_sets import predict_set as predict_set
     from polymargin.explanation.robustness import certified_radius as certified_radius
     from polymargin.export import ExportModel as ExportModel
     from polymargin.export import export_model as export_model
@@ -48,6 +51,7 @@ if TYPE_CHECKING:
     from polymargin.selection.leave_one_out import leave_one_out as leave_one_out
     from polymargin.selection.margins import margin_record as margin_record
     from polymargin.selection.path import regularization_path as regularization_path
+    from polymargin.selection.risk_coverage import risk_coverage as risk_coverage
     from polymargin.selection.tune_radius_margin import RadiusMarginTuning as RadiusMarginTuning
     from polymargin.selection.tune_radius_margin import tune_radius_margin as tune_radius_margin
     from polymargin.solvers.smo.pattern_smo import PatternSMO as PatternSMO
@@ -75,7 +79,9 @@ _HOME = {
     "MulticlassSVC": "estimators.multiclass",
     "NotSeparableWarning": "exceptions",
     "PatternSMO": "solvers.smo.pattern_smo",
+    "calibrate": "explanation.prediction_sets",
     "certified_radius": "explanation.robustness",
+    "coverage_promise": "explanation.prediction_sets",
     "counterfactual": "explanation.counterfactuals",
     "explain": "explanation.contributions",
     "load": "storage.model_file",
@@ -93,6 +99,8 @@ _HOME = {
     "leave_one_out_count": "selection.counts",
     "margin_bound": "selection.bounds",
     "margin_record": "selection.margins",
+    "predict_set": "explanation.prediction_sets",
+    "risk_coverage": "selection.risk_coverage",
     "regularization_path": "selection.path",
     "RadiusMarginBound": "radius_margin.bound",
     "RadiusMarginTuning": "selection.tune_radius_margin",

@@ -17,6 +17,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
+from polymargin.estimators.calibration import CalibratedClassifier
 from polymargin.estimators.callbacks import CallbackSupport
 from polymargin.estimators.explaining import ExplainedClassifier
 from polymargin.problem.encoding import encode
@@ -46,7 +47,9 @@ class Prepared(NamedTuple):
     norms: np.ndarray | None = None
 
 
-class LargeMarginClassifier(ExplainedClassifier, CallbackSupport, ClassifierMixin, BaseEstimator):
+class LargeMarginClassifier(
+    CalibratedClassifier, ExplainedClassifier, CallbackSupport, ClassifierMixin, BaseEstimator
+):
     """Base of the estimators: everything that does not depend on the machine."""
 
     C: float
@@ -194,7 +197,7 @@ class LargeMarginClassifier(ExplainedClassifier, CallbackSupport, ClassifierMixi
         return problem
 
     def _stop(self) -> Stop:
-        return Stop(float(self.tol), int(self.max_iter), self.max_time)
+        return Stop(float(self.tol), int(self.max_iter), self._time_of_fit())
 
     def _run(
         self, watchers: tuple[Watcher, ...], kind: type[AnyCheck] = Check, seed: Any = None

@@ -99,6 +99,12 @@ class ConvexHullSVC(LargeMarginClassifier):
         Threads that share blocks of kernel values when certifying and predicting.
     verbose : int, default=0
         1 prints a line per check of the gap.
+    probabilities : "temperature" or None, default=None
+        "temperature": scores of training rows by models that have not seen them are computed after
+        the fit, and from them one temperature for ``predict_proba``; labels never change.
+    calibration_folds : int or None, default=None
+        Number of the folds for these scores (None: 5 if they are needed).  A number also keeps
+        them with the fold models, from which ``predict_set`` makes sets without further data.
 
     Attributes
     ----------
@@ -129,6 +135,11 @@ class ConvexHullSVC(LargeMarginClassifier):
         ``seconds, iteration, primal, dual, relative_gap, active, steps``, one entry per check.
     n_iter_ : int
         Steps made.
+    temperature_ : float
+        Of ``probabilities="temperature"``: p = softmax(scores / temperature_).
+    out_of_fold_scores_ : ndarray of shape (n_samples, n_classes)
+        With ``calibration_folds``: scores of training rows by models that have not seen them (two
+        classes: minus and plus half of the decision value; nan for rows without weight).
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -190,6 +201,8 @@ class ConvexHullSVC(LargeMarginClassifier):
         cache_mb: float = 1000,
         n_jobs: int | None = None,
         verbose: int = 0,
+        probabilities: str | None = None,
+        calibration_folds: int | None = None,
     ) -> None:
         self.eta = eta
         self.kernel = kernel
@@ -205,6 +218,8 @@ class ConvexHullSVC(LargeMarginClassifier):
         self.cache_mb = cache_mb
         self.n_jobs = n_jobs
         self.verbose = verbose
+        self.probabilities = probabilities
+        self.calibration_folds = calibration_folds
 
     # -- fit ---------------------------------------------------------------------------------
 
@@ -225,6 +240,7 @@ class ConvexHullSVC(LargeMarginClassifier):
         -------
         self
         """
+        started = self._begin_calibration()
         self._check_parameters()
         ready = self._prepare(_MACHINE, X, y, sample_weight)
         eta = resolve_eta(self.eta, self.eta_scale, ready)
@@ -244,7 +260,18 @@ class ConvexHullSVC(LargeMarginClassifier):
         warn_of_outcome(solution, float(self.tol), can_go_on=False)
         if self.status_ == "interrupted" and not reporter.stopped:
             raise KeyboardInterrupt
+        self._finish_calibration(started, X, y, sample_weight)
         return self
+
+    def _fold_estimator(
+        self, train: np.ndarray, y: np.ndarray, weight: np.ndarray
+    ) -> ConvexHullSVC:
+        """A copy for some training rows; an absolute eta is raised where it would be infeasible."""
+        model: ConvexHullSVC = super()._fold_estimator(train, y, weight)
+        if self.eta_scale == "absolute":
+            smallest = min(float(weight[y == label].sum()) for label in np.unique(y))
+            model.set_params(eta=max(float(self.eta), 1.0 / smallest))
+        return model
 
     def _check_parameters(self) -> None:
         self._check_common()

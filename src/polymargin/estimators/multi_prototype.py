@@ -111,6 +111,12 @@ class MultiPrototypeSVC(PrototypeTrainer):
         With ten and more prototypes per class often a tenth fewer errors on validation
         data, with few of them more errors: choose it like C.  The model is as small and as fast.
         Linear kernel, at most 4000 features; the rows in the metric are a dense copy of X.
+    probabilities : "temperature" or None, default=None
+        "temperature": scores of training rows by models that have not seen them are computed after
+        the fit, and from them one temperature for ``predict_proba``; labels never change.
+    calibration_folds : int or None, default=None
+        Number of the folds for these scores (None: 5 if they are needed).  A number also keeps
+        them with the fold models, from which ``predict_set`` makes sets without further data.
 
     Attributes
     ----------
@@ -143,6 +149,11 @@ class MultiPrototypeSVC(PrototypeTrainer):
         of the static problem, ``temperature`` in multiples of C, ``energy`` and ``changed``
         assignments.  With a ``PatternSMO`` its counts instead of the last three.
     n_iter_ : int
+    temperature_ : float
+        Of ``probabilities="temperature"``: p = softmax(scores / temperature_).
+    out_of_fold_scores_ : ndarray of shape (n_samples, n_classes)
+        With ``calibration_folds``: scores of training rows by models that have not seen them (two
+        classes: minus and plus half of the decision value; nan for rows without weight).
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -197,6 +208,8 @@ class MultiPrototypeSVC(PrototypeTrainer):
         cache_mb: float = 1000,
         solver: str | PatternSMO = "auto",
         metric: str = "euclidean",
+        probabilities: str | None = None,
+        calibration_folds: int | None = None,
     ) -> None:
         self.n_prototypes = n_prototypes
         self.C = C
@@ -220,6 +233,8 @@ class MultiPrototypeSVC(PrototypeTrainer):
         self.cache_mb = cache_mb
         self.solver = solver
         self.metric = metric
+        self.probabilities = probabilities
+        self.calibration_folds = calibration_folds
 
     # -- fit ---------------------------------------------------------------------------------
 
@@ -239,6 +254,7 @@ class MultiPrototypeSVC(PrototypeTrainer):
         -------
         self
         """
+        started = self._begin_calibration()
         schedule = self._check_parameters()
         ready = self._prepare(MACHINES["cs"], X, y, sample_weight)
         keys = row_keys(ready.data)
@@ -265,7 +281,19 @@ class MultiPrototypeSVC(PrototypeTrainer):
             own = first_assignment(0)
         problem = self._problem(MACHINES["cs"], ready, own, prototype_class)
         self._train(problem, ready, schedule, first_assignment, seed, sample_weight)
+        self._finish_calibration(started, X, y, sample_weight)
         return self
+
+    def _fold_estimator(
+        self, train: np.ndarray, y: np.ndarray, weight: np.ndarray
+    ) -> MultiPrototypeSVC:
+        """A copy for some training rows with as many prototypes."""
+        labels, present = np.unique(y, return_counts=True)
+        counts = np.bincount(self._prototype_class)[np.searchsorted(self.classes_, labels)]
+        model: MultiPrototypeSVC = super()._fold_estimator(train, y, weight)
+        if not isinstance(self.init, str):
+            model.set_params(init="auto")
+        return model.set_params(n_prototypes=np.minimum(counts, present))
 
     def _check_parameters(self) -> Schedule | None:
         """Refuse what cannot be; the schedule of the annealing, None without."""
@@ -358,6 +386,7 @@ class MultiPrototypeSVC(PrototypeTrainer):
         present = self.assignment_[ready.kept]
         own = number[np.where(keep[present], present, scores.argmax(axis=1))]
         problem = self._problem(MACHINES["cs"], ready, own, label[keep])
+        self._forget_calibration()
         self._train(
             problem, ready, None, lambda restart: own, self._seed(), None, self._known_metric()
         )
@@ -426,6 +455,7 @@ class MultiPrototypeSVC(PrototypeTrainer):
             constant = self.intercept_ / unit if unit > 0.0 else np.zeros(len(prototype_class))
             centre = (self.prototypes_, constant)
         problem = self._problem(MACHINES["cs"], ready, own, prototype_class, centre=centre)
+        self._forget_calibration()
         self._train(problem, ready, None, lambda restart: own, seed, None, self._known_metric())
         del self._training
         return self

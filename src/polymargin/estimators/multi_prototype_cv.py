@@ -16,6 +16,7 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.validation import _check_sample_weight
 
+from polymargin.estimators.calibration import FOLD_ATTRIBUTES
 from polymargin.estimators.multi_prototype import MultiPrototypeSVC
 from polymargin.estimators.prototype_base import PrototypeClassifier
 from polymargin.problem.annealing import Annealing, find_annealing
@@ -166,8 +167,23 @@ class MultiPrototypeSVCCV(PrototypeClassifier):
             self._adopt(model)
             raise KeyboardInterrupt
         left = None if self.max_time is None else max(self.max_time - clock.seconds, 0.01)
-        self._adopt(search.final(self.n_prototypes_, self.C_, left))
+        final = search.final(self.n_prototypes_, self.C_, left)
+        self._adopt(self._calibrated(final, X, y, weight, clock))
         return self
+
+    def _calibration_parameters(self) -> tuple[Any, Any]:
+        return self._template.probabilities, self._template.calibration_folds
+
+    def _calibrated(
+        self, model: MultiPrototypeSVC, X: Any, y: Any, weight: Any, clock: Clock
+    ) -> MultiPrototypeSVC:
+        """The final model with what the estimator asks for; the search did without."""
+        probabilities, folds = self._calibration_parameters()
+        limit = model.max_time
+        left = None if self.max_time is None else max(self.max_time - clock.seconds, 0.01)
+        model.set_params(probabilities=probabilities, calibration_folds=folds, max_time=left)
+        model._finish_calibration(model._begin_calibration(), X, y, weight)
+        return model.set_params(max_time=limit)
 
     def _check_parameters(self) -> list[int]:
         if not isinstance(self._template, MultiPrototypeSVC):
@@ -206,7 +222,13 @@ class MultiPrototypeSVCCV(PrototypeClassifier):
 
     def _base(self) -> MultiPrototypeSVC:
         base = clone(self._template)
-        return base.set_params(random_state=self._seed(), n_jobs=1, max_time=None)
+        return base.set_params(
+            random_state=self._seed(),
+            n_jobs=1,
+            max_time=None,
+            probabilities=None,
+            calibration_folds=None,
+        )
 
     def _choose(self, results: dict[str, np.ndarray]) -> None:
         error = np.where(np.isnan(results["error"]), np.inf, results["error"])
@@ -218,9 +240,11 @@ class MultiPrototypeSVCCV(PrototypeClassifier):
     def _adopt(self, model: MultiPrototypeSVC) -> None:
         """The fitted state of the final model becomes that of this object."""
         self.best_estimator_ = model
+        self._forget_calibration()
         mine = ("n_features_in_", "feature_names_in_", "_training")
+        hidden = ("_kernel", "_prototype_class", *FOLD_ATTRIBUTES)
         for name, value in vars(model).items():
-            is_fitted = name.endswith("_") or name in ("_kernel", "_prototype_class")
+            is_fitted = name.endswith("_") or name in hidden
             if is_fitted and name not in mine:
                 setattr(self, name, value)
 

@@ -101,6 +101,12 @@ class MulticlassSVC(TunedClassifier):
         Order of visits.
     verbose : int, default=0
         1 prints a line per check of the certificate.
+    probabilities : "temperature" or None, default=None
+        "temperature": scores of training rows by models that have not seen them are computed after
+        the fit, and from them one temperature for ``predict_proba``; labels never change.
+    calibration_folds : int or None, default=None
+        Number of the folds for these scores (None: 5 if they are needed).  A number also keeps
+        them with the fold models, from which ``predict_set`` makes sets without further data.
 
     Attributes
     ----------
@@ -132,6 +138,11 @@ class MulticlassSVC(TunedClassifier):
         more with a ``PatternSMO``.
     n_iter_ : int
         Passes made.
+    temperature_ : float
+        Of ``probabilities="temperature"``: p = softmax(scores / temperature_).
+    out_of_fold_scores_ : ndarray of shape (n_samples, n_classes)
+        With ``calibration_folds``: scores of training rows by models that have not seen them (two
+        classes: minus and plus half of the decision value; nan for rows without weight).
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -141,8 +152,6 @@ class MulticlassSVC(TunedClassifier):
     lower bound D on the optimal value, times the largest K_ii (without the constant of a penalised
     intercept), exceeds
     ``polymargin.solvers.run.HARD_MARGIN_LIMIT`` (1e9).
-
-    Probabilities: wrap in ``CalibratedClassifierCV(method="temperature")``, which keeps the argmax.
 
     References
     ----------
@@ -182,6 +191,8 @@ class MulticlassSVC(TunedClassifier):
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
+        probabilities: str | None = None,
+        calibration_folds: int | None = None,
     ) -> None:
         self.machine = machine
         self.C = C
@@ -201,6 +212,8 @@ class MulticlassSVC(TunedClassifier):
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
+        self.probabilities = probabilities
+        self.calibration_folds = calibration_folds
 
     # -- fit ---------------------------------------------------------------------------------
 
@@ -220,7 +233,10 @@ class MulticlassSVC(TunedClassifier):
         -------
         self
         """
-        return self._fit(X, y, sample_weight)
+        started = self._begin_calibration()
+        self._fit(X, y, sample_weight)
+        self._finish_calibration(started, X, y, sample_weight)
+        return self
 
     def _fit(
         self, X: Any, y: Any, sample_weight: Any, alpha: np.ndarray | None = None
@@ -280,6 +296,20 @@ class MulticlassSVC(TunedClassifier):
         T = np.zeros((n, len(ready.classes)))
         T[self.support_] = self.dual_coef_
         return DualPoint.from_coefficients(problem, T[ready.kept])
+
+    def _fold_estimator(
+        self, train: np.ndarray, y: np.ndarray, weight: np.ndarray
+    ) -> MulticlassSVC:
+        """A copy for some training rows that starts from their dual variables."""
+        model: MulticlassSVC = super()._fold_estimator(train, y, weight).set_params(C=self.C_)
+        if np.array_equal(np.unique(y), self.classes_):
+            place = np.full(self._n_train, -1)
+            place[train] = np.arange(len(train))
+            at = place[self.support_]
+            model.set_params(warm_start=True)
+            model.classes_, model._n_train = self.classes_, len(train)
+            model.support_, model.dual_coef_ = at[at >= 0], self.dual_coef_[at >= 0]
+        return model
 
     def _fitted_attributes(self, ready: Prepared, problem: Problem) -> Attributes:
         """Attributes of the model of a dual point: what ``fit`` stores and callbacks see."""

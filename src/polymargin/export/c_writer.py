@@ -11,7 +11,14 @@ import numpy as np
 from polymargin.export.c_kernel import plan_kernel
 from polymargin.export.c_linear import plan_float, plan_integer
 from polymargin.export.c_plan import CPlan
-from polymargin.export.c_text import CArray, c_comment, c_string, check_name
+from polymargin.export.c_text import (
+    CArray,
+    c_comment,
+    c_float,
+    c_string,
+    check_name,
+    float32_of,
+)
 from polymargin.export.labels import fits_int64
 from polymargin.export.model_record import ExportModel
 from polymargin.export.suffixes import write_whole
@@ -31,8 +38,9 @@ def to_c(
     """A C99 header that predicts: constants and static functions, no memory to allocate.
 
     ``int <name>_predict(const float *x)`` gives the number of the class, ``<name>_scores`` the
-    scores too, ``<name>_label`` its label.  Linear and prototype models need no library, kernel
-    models ``expf`` or ``powf``.
+    scores too, ``<name>_label`` its label, and where the model has them ``<name>_probabilities``
+    the probabilities.  Linear and prototype models need no library, kernel models ``expf`` or
+    ``powf``, probabilities ``expf``.
 
     Parameters
     ----------
@@ -99,6 +107,8 @@ def _plan(record: ExportModel, dtype: str, name: str) -> CPlan:
         dtype_of = np.uint8 if first[-1] < 256 else np.uint16 if first[-1] < 65536 else np.uint32
         about = "The prototypes of class c are first[c] to first[c + 1] - 1."
         plan.tables.append(CArray("first", first.astype(dtype_of), about))
+    if record.temperature is not None and "expf" not in plan.needs:
+        plan.needs.append("expf")
     return plan
 
 
@@ -127,6 +137,7 @@ def _header(record: ExportModel, plan: CPlan, dtype: str, name: str) -> str:
         *plan.functions,
         _scores_function(record, plan, name),
         _predict_function(record, name),
+        *([] if record.temperature is None else [_probability_function(record, name)]),
         _label_function(record, name),
         "#endif\n",
     ]
@@ -165,6 +176,8 @@ def _top_comment(record: ExportModel, plan: CPlan, dtype: str, name: str) -> str
         f"    float scores[{Q}];",
         f"    int same = {name}_scores(x, scores);",
     ]
+    if record.temperature is not None:
+        example += [f"    float p[{Q}];", f"    int again = {name}_probabilities(x, p);"]
     lines: list[str] = []
     for paragraph in paragraphs:
         if paragraph is None:
@@ -250,6 +263,31 @@ def _predict_function(record: ExportModel, name: str) -> str:
         f"/* The class of x: 0 to {record.n_classes - 1}, or -1 if x has no class. */\n"
         f"static inline int {name}_predict(const float *x)\n"
         f"{{\n    float scores[{record.n_classes}];\n    return {name}_scores(x, scores);\n}}\n"
+    )
+
+
+def _probability_function(record: ExportModel, name: str) -> str:
+    """The softmax of the scores, measured from the highest: no exponential overflows."""
+    Q = record.n_classes
+    assert record.temperature is not None
+    sharpness = c_float(float32_of(np.array([1.0 / record.temperature]), "temperature")[0])
+    body = [
+        f"const int best = {name}_scores(x, p);",
+        "float top, sum = 0.0f;",
+        "int k;",
+        "if (best < 0) return -1;",
+        "top = p[best];",
+        f"for (k = 0; k < {Q}; ++k) {{",
+        f"    p[k] = expf((p[k] - top) * {sharpness});",
+        "    sum += p[k];",
+        "}",
+        f"for (k = 0; k < {Q}; ++k) p[k] /= sum;",
+        "return best;",
+    ]
+    return (
+        f"/* Writes {Q} probabilities of sum 1 and gives the class of the highest, or -1. */\n"
+        f"static inline int {name}_probabilities(const float *x, float *p)\n"
+        "{\n" + "".join(f"    {line}\n" for line in body) + "}\n"
     )
 
 

@@ -58,7 +58,7 @@ def document(record: ExportModel) -> dict[str, Any]:
         kernel["coef0"] = record.coef0
     if record.kernel == "poly":
         kernel["degree"] = record.degree
-    return {
+    found = {
         "format": FORMAT,
         "version": VERSION,
         "kind": record.kind,
@@ -76,3 +76,6 @@ def document(record: ExportModel) -> dict[str, Any]:
         "center": None if record.center is None else record.center.tolist(),
         "metadata": record.metadata,
     }
+    if record.temperature is not None:
+        found["temperature"] = record.temperature
+    return found

@@ -20,6 +20,7 @@ from polymargin.estimators.base import LargeMarginClassifier
 from polymargin.estimators.convex_hull import ConvexHullSVC
 from polymargin.estimators.prototype_base import PrototypeClassifier
 from polymargin.estimators.scalers import Scaling, compose_scalers
+from polymargin.estimators.temperature import log_softmax
 from polymargin.export.labels import Label, labels_of
 from polymargin.export.table_encoding import TableEncoding, encoding_of
 
@@ -66,6 +67,8 @@ class ExportModel:
     mean, spread : ndarray of shape (n_features,) or None
         Mean and standard deviation of the scaled features among the support vectors, by which
         writers choose a good scale of numbers; None where there are none.
+    temperature : float or None
+        Of a model with probabilities: softmax(scores / temperature).
     metadata : dict
         Producer, version, machine, status and certificate of the training.
     encoding : TableEncoding or None
@@ -90,6 +93,7 @@ class ExportModel:
     center: np.ndarray | None = None
     mean: np.ndarray | None = None
     spread: np.ndarray | None = None
+    temperature: float | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
     encoding: TableEncoding | None = None
 
@@ -156,6 +160,7 @@ class ExportModel:
             center=None if center is None else np.asarray(center, dtype=np.float64),
             mean=mean,
             spread=spread,
+            temperature=_temperature(estimator),
             metadata=_metadata(estimator)
             | ({} if encoding is None else {"table": encoding.record()}),
             encoding=encoding,
@@ -193,6 +198,19 @@ class ExportModel:
         first = self.first_prototypes()
         S = np.column_stack([f[:, a:b].max(axis=1) for a, b in itertools.pairwise(first)])
         return S - S[:, :1] if self.n_classes == 2 else S
+
+    def probabilities(self, X: Any) -> np.ndarray:
+        """(n, n_classes) probabilities of a model that has them.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        """
+        if self.temperature is None:
+            raise ValueError(
+                "model: it has no probabilities; train with probabilities='temperature'."
+            )
+        return np.asarray(np.exp(log_softmax(self.scores(X), self.temperature)))
 
     def _prototype_scores(self, Z: np.ndarray) -> np.ndarray:
         if self.coefficients is None:
@@ -283,6 +301,12 @@ def _coefficients(
     if not len(vectors):  # formats know no empty tables: one vector that counts for nothing
         vectors, tau = np.zeros((1, vectors.shape[1])), np.zeros((1, tau.shape[1]))
     return vectors, tau, intercepts
+
+
+def _temperature(estimator: Any) -> float | None:
+    asked = estimator._calibration_parameters()[0] is not None
+    found = getattr(estimator, "temperature_", None)
+    return float(found) if asked and found is not None else None
 
 
 def _check_numbers(*arrays: np.ndarray | None) -> None:

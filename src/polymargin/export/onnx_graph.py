@@ -101,8 +101,9 @@ def add_model(
     score_type: str,
     label_output: str,
     score_output: str,
+    probability_output: str | None = None,
 ) -> None:
-    """Nodes from the input ``features`` (any numeric type) to label and scores."""
+    """Nodes from the input ``features`` (any numeric type) to label, scores and probabilities."""
     X = graph.cast(features, graph.arithmetic)
     f = _linear(graph, record, X) if record.is_linear else _kernel(graph, record, X)
     S = _class_scores(graph, record, f)
@@ -110,6 +111,11 @@ def add_model(
     labels = graph.constant("labels", label_array(record))
     graph.node("Gather", labels, best, output=label_output, axis=0)
     graph.cast(S, score_type, output=score_output)
+    if probability_output is not None:
+        assert record.temperature is not None
+        logits = graph.node("Mul", S, graph.numbers("sharpness", [1.0 / record.temperature]))
+        P = graph.node("Softmax", logits, axis=1)
+        graph.cast(P, score_type, output=probability_output)
 
 
 def _linear(graph: GraphBuilder, record: ExportModel, X: str) -> str:

@@ -31,14 +31,15 @@ def to_onnx(
     arithmetic: str = "float64",
     opset: int = DEFAULT_OPSET,
 ) -> Any:
-    """An ONNX model with input ``X`` and outputs ``label`` and ``scores``.
+    """An ONNX model with input ``X``, outputs ``label`` and ``scores``, perhaps ``probabilities``.
 
     A model of a raw table has one input of shape (n, 1) per column instead: numbers (nan: missing)
     and dates (days since 1970) in ``dtype``, categories as text ("": missing).
 
     ``scores`` is (n, n_classes): ``decision_function``, for two classes the columns 0 and
     ``decision_function``.  ``label`` is int64 for whole numbers (floats and booleans too), text
-    otherwise.
+    otherwise.  ``probabilities`` (n, n_classes) is there if the model was trained with
+    ``probabilities="temperature"``.
 
     Parameters
     ----------
@@ -77,7 +78,8 @@ def to_onnx(
         record.encoding.check_words("ONNX")
         columns = {name: name for name, _, _ in record.encoding.columns}
         features = add_encoding(graph, record.encoding, columns)
-    add_model(graph, record, features, dtype, "label", "scores")
+    last = None if record.temperature is None else "probabilities"
+    add_model(graph, record, features, dtype, "label", "scores", last)
     proto = _assemble(onnx, graph, record, dtype)
     if proto.ByteSize() >= 2**31:
         raise ValueError(
@@ -108,6 +110,9 @@ def _assemble(onnx: Any, graph: GraphBuilder, record: ExportModel, dtype: str) -
         helper.make_tensor_value_info("label", kinds.STRING if text else kinds.INT64, ["N"]),
         helper.make_tensor_value_info("scores", number, ["N", record.n_classes]),
     ]
+    if record.temperature is not None:
+        shape = ["N", record.n_classes]
+        outputs.append(helper.make_tensor_value_info("probabilities", number, shape))
     body = helper.make_graph(graph.nodes, "polymargin", inputs, outputs, graph.constants)
     proto = helper.make_model(
         body,

@@ -24,7 +24,8 @@ def register_skl2onnx() -> None:
     """Teach skl2onnx the classifiers of this package.
 
     After it ``skl2onnx.to_onnx(model, X)`` works on them and on Pipelines of any step that skl2onnx
-    knows and one of them.  Outputs are ``label`` and ``scores`` as in ``to_onnx``, never a ZipMap.
+    knows and one of them.  Outputs are ``label`` and ``scores`` as in ``to_onnx`` (and
+    ``probabilities`` where the model has them), never a ZipMap.
     The option ``{"arithmetic": "float32"}`` of an estimator leaves out double numbers.  Calling
     it again does no harm.
     """
@@ -51,6 +52,9 @@ def _parse(scope: Any, model: Any, inputs: Any, custom_parsers: Any = None) -> A
     scores = scope.declare_local_variable("scores", guess_tensor_type(inputs[0].type))
     operator.outputs.append(label)
     operator.outputs.append(scores)
+    if model._calibration_parameters()[0] is not None and hasattr(model, "temperature_"):
+        kind = guess_tensor_type(inputs[0].type)
+        operator.outputs.append(scope.declare_local_variable("probabilities", kind))
     return operator.outputs
 
 
@@ -64,6 +68,10 @@ def _shapes(operator: Any) -> None:
     scores = guess_tensor_type(operator.inputs[0].type)
     scores.shape = [rows, record.n_classes]
     operator.outputs[1].type = scores
+    if len(operator.outputs) > 2:
+        probabilities = guess_tensor_type(operator.inputs[0].type)
+        probabilities.shape = [rows, record.n_classes]
+        operator.outputs[2].type = probabilities
 
 
 class _ContainerBuilder(GraphBuilder):
@@ -108,4 +116,5 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
         "float64" if is_double else "float32",
         operator.outputs[0].full_name,
         operator.outputs[1].full_name,
+        operator.outputs[2].full_name if len(operator.outputs) > 2 else None,
     )

@@ -188,7 +188,40 @@ def _check_classifier(model: Any) -> None:
         if kernel.is_linear:
             _numbers("prototypes_", model.prototypes_, Q, d)
             _numbers("center_", model.center_, d)
+    _check_calibration(model, Q)
     _check_facts(model)
+
+
+def _check_calibration(model: Any, Q: int) -> None:
+    """What probabilities and prediction sets read; fold models are checked like all classifiers."""
+    if hasattr(model, "temperature_"):
+        right = isinstance(model.temperature_, float) and 0.0 < model.temperature_ < np.inf
+        _need(right, "temperature_ must be a finite number > 0")
+    if hasattr(model, "calibration_scores_"):
+        held = model.calibration_scores_
+        _need(type(held) is np.ndarray and held.ndim == 1, "calibration_scores_ must be an array")
+        _need(held.dtype == np.float64, "calibration_scores_ must hold floats")
+    if not hasattr(model, "_fold_models"):
+        return
+    folds: Any = model._fold_models
+    known: Any = getattr(model, "_fold_nonconformity", None)
+    right = isinstance(folds, list) and isinstance(known, list) and len(folds) == len(known) > 1
+    _need(right, "_fold_models and _fold_nonconformity must be lists of one length")
+    for fold, values in zip(folds, known, strict=True):
+        right = isinstance(fold, LargeMarginClassifier) and "intercept_" in vars(fold)
+        _need(right, "_fold_models must hold fitted classifiers")
+        known_labels = np.isin(fold.classes_, model.classes_).all()
+        _need(known_labels, "classes_ of a fold model must be classes_ of the model")
+        _need(type(values) is np.ndarray and values.ndim == 1, "_fold_nonconformity must be arrays")
+        _need(values.dtype == np.float64, "_fold_nonconformity must hold floats")
+        if model._kernel.name == "precomputed":
+            continue
+        _need(fold.n_features_in_ == model.n_features_in_, "a fold model has other features")
+    if model._kernel.name == "precomputed":
+        rows: Any = getattr(model, "_fold_rows", None)
+        _need(isinstance(rows, list) and len(rows) == len(folds), "_fold_rows must be a list")
+        for fold, columns in zip(folds, rows, strict=True):
+            _indices("_fold_rows", columns, 0, model.n_features_in_, fold.n_features_in_)
 
 
 def _check_classes(classes: Any) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from polymargin.cli.application import ToolError
+from polymargin.cli.decisions import Asked
 from polymargin.cli.files import load_model, read, wanted_by
 from polymargin.cli.messages import emit, say, table
 from polymargin.cli.options import data_argument, data_options, output_options, take_data_options
@@ -38,8 +39,10 @@ def evaluation(model: Any, X: Any, truth: Any) -> dict[str, Any]:
     """Error, balanced accuracy, figures per class and the confusion matrix."""
     import numpy as np
 
-    labels = np.concatenate([some for some, _ in outputs(model, X, False)])
+    asked = Asked(probabilities=hasattr(model, "predict_proba"))
+    found = list(outputs(model, X, asked))
     classes = model.classes_
+    labels = np.concatenate([np.asarray(one["labels"], dtype=classes.dtype) for one in found])
     guess = np.searchsorted(classes, labels)
     Q = len(classes)
     confusion = np.bincount(Q * truth + guess, minlength=Q * Q).reshape(Q, Q)
@@ -70,6 +73,20 @@ def evaluation(model: Any, X: Any, truth: Any) -> dict[str, Any]:
             for k, label in enumerate(classes.tolist())
         ],
         "confusion_matrix": confusion.tolist(),
+        **(_probability_figures(found, guess, truth) if asked.probabilities else {}),
+    }
+
+
+def _probability_figures(found: list[dict[str, Any]], guess: Any, truth: Any) -> dict[str, float]:
+    """Log loss and expected calibration error of the probabilities."""
+    import numpy as np
+
+    from polymargin.estimators.temperature import expected_calibration_error, log_loss_of
+
+    P = np.concatenate([np.asarray(one["probabilities"]) for one in found])
+    return {
+        "log_loss": log_loss_of(P, truth),
+        "calibration_error": expected_calibration_error(P, guess == truth),
     }
 
 
@@ -90,6 +107,9 @@ def evaluation_text(record: dict[str, Any]) -> str:
         ["balanced accuracy", f"{100 * record['balanced_accuracy']:.2f} %"],
         ["macro F1", f"{record['macro_f1']:.4f}"],
     ]
+    if "log_loss" in record:
+        rows.append(["log loss", f"{record['log_loss']:.4f}"])
+        rows.append(["calibration error", f"{100 * record['calibration_error']:.2f} %"])
     text = [table(rows), ""]
     each = [["class", "precision", "recall", "F1", "rows"]]
     for one in record["per_class"]:

@@ -28,6 +28,10 @@ __all__ = ["train"]
 @click.option("-o", "--output", metavar="MODEL", help="Model file to write.")
 @click.option("-v", "--folds", type=click.IntRange(2), help="Also report the error of so many "
               "folds of cross-validation; without -o that is all.")  # fmt: skip
+@click.option("--probabilities", is_flag=True, help="The model also gives probabilities, "
+              "calibrated on out-of-fold scores.")  # fmt: skip
+@click.option("--calibration-folds", type=click.IntRange(2), help="Keep so many fold models, from "
+              "which predict --coverage makes sets of labels.")  # fmt: skip
 @machine_options()
 @training_options
 @output_options
@@ -43,6 +47,7 @@ def train(data: str, output: str | None, folds: int | None, as_json: bool, **opt
 
     Ctrl-C keeps the best model so far: it is written if -o was given, and the exit code is 130.
     """
+    calibration = _take_calibration(options)
     setup = take_machine_setup(options)
     reading = take_data_options(options)
     check_writable(output)
@@ -58,13 +63,35 @@ def train(data: str, output: str | None, folds: int | None, as_json: bool, **opt
             emit(record, as_json, lambda: folds_text(record["cross_validation"]))
             return
     if setup.is_auto:
-        train_auto(setup, found, output, record, as_json)
+        train_auto(setup, found, output, record, as_json, calibration)
     else:
-        train_model(setup, found, data, output, record, as_json)
+        train_model(setup, found, data, output, record, as_json, calibration)
+
+
+def _take_calibration(options: dict[str, Any]) -> dict[str, Any]:
+    """Parameters of the final fit that make it calibrate itself; searches do without."""
+    wanted = options.pop("probabilities")
+    folds = options.pop("calibration_folds")
+    found: dict[str, Any] = {"probabilities": "temperature"} if wanted else {}
+    return found | ({} if folds is None else {"calibration_folds": folds})
+
+
+def _calibrate(fitted: Any, y: Any, calibration: dict[str, Any]) -> None:
+    """Calibrate the model that AutoSVC chose, on the rows that it was trained on."""
+    model = fitted.estimator
+    if not calibration or fitted.interrupted or not hasattr(model, "_finish_calibration"):
+        return  # of the objective log_loss AutoSVC itself has probabilities
+    model.set_params(**calibration)
+    model._finish_calibration(model._begin_calibration(), fitted.X, y, None)
 
 
 def train_auto(
-    setup: MachineSetup, found: Any, output: str | None, record: dict[str, Any], as_json: bool
+    setup: MachineSetup,
+    found: Any,
+    output: str | None,
+    record: dict[str, Any],
+    as_json: bool,
+    calibration: dict[str, Any],
 ) -> None:
     """Let AutoSVC choose, write its model, report."""
     from polymargin.cli.automatic import fit_auto, tried_record
@@ -75,6 +102,7 @@ def train_auto(
     y = found.y
     try:
         fitted, auto = fit_auto(setup, found.X, y, found.groups)
+        _calibrate(fitted, y, calibration)
     except KeyboardInterrupt:
         say("polymargin: interrupted before there was a model: nothing was written")
         raise click.exceptions.Exit(INTERRUPTED) from None
@@ -105,6 +133,7 @@ def train_model(
     output: str | None,
     record: dict[str, Any],
     as_json: bool,
+    calibration: dict[str, Any],
 ) -> None:
     """Pick what is left open, train on all rows, write the better model, report.
 
@@ -123,7 +152,7 @@ def train_model(
             rows = sample(setup, found.codes)
             rows, is_fair = final_rows(picked, rows, n, timer.left)
             n_final = n if rows is None else len(rows)
-            final = scaled_fit(setup, settings, X, y, rows, lambda: timer.left)
+            final = scaled_fit(setup, settings | calibration, X, y, rows, lambda: timer.left)
     except KeyboardInterrupt:
         say("polymargin: interrupted before there was a model: nothing was written")
         raise click.exceptions.Exit(INTERRUPTED) from None
