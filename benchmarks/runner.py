@@ -13,6 +13,7 @@ from benchmarks import (
     machine,
     machines,
     path,
+    probabilities,
     prototypes,
     radius,
     rbf,
@@ -33,6 +34,7 @@ BENCHMARKS: dict[str, Callable[[Options], Report]] = {
     "gacv": gacv.run,
     "radius": radius.run,
     "auto": auto.run,
+    "probabilities": probabilities.run,
 }
 
 
