@@ -135,7 +135,9 @@ class MachineSetup:
             return self.solver
         from polymargin.solvers.smo.pattern_smo import PatternSMO
 
-        return PatternSMO(*(part.strip() for part in self.solver.split(",", 2)))
+        names = ("pattern", "selection", "threshold")
+        parts: list[Any] = [part.strip() for part in self.solver.split(",", 2)]
+        return PatternSMO(**dict(zip(names, parts, strict=False)))
 
     def _intercept(self) -> dict[str, Any]:
         """liblinear's -B: a constant feature of that value, none if it is not above 0."""
