@@ -578,3 +578,21 @@ def test_several_files_and_queries_from_the_command_line(tmp_path, tool):
     code, _, err = tool("train", one, "--query", "DROP TABLE data")
     assert code == 1
     assert "--query must be one SELECT, got DROP" in err
+
+
+def test_unknown_values_are_counted(tmp_path, tool):
+    path, model = write(tmp_path, messy()), tmp_path / "m.pm"
+    assert tool("train", path, "-m", "CS", "-c", 1, "--ignore", "note", "-o", model)[0] == 0
+    other = messy().replace("town1", "Atlantis")
+    code, out, err = tool("predict", model, write(tmp_path, other, "other.csv"))
+    assert code == 0, err
+    assert f"column 'city': {other.count('Atlantis')} rows hold values" in err
+    assert "'Atlantis'" in err
+    assert len(out.split()) == 200
+
+
+def test_features_of_very_different_size_are_named(tmp_path, tool):
+    rows = "".join(f"{1e6 * k},{1e-3 * (k % 3)},{'ab'[k % 2]}\n" for k in range(40))
+    path = write(tmp_path, "a,b,l\n" + rows)
+    assert "hardly count" in tool("train", path, "-m", "CS", "-c", 1e-9, "--scale", "none")[2]
+    assert "hardly count" not in tool("train", path, "-m", "CS", "-c", 1)[2]

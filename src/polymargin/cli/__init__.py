@@ -1,4 +1,4 @@
-"""The command ``polymargin``.  Only click is imported until a command runs."""
+"""The command ``polymargin``.  Only click is imported until a command is named."""
 
 from __future__ import annotations
 
@@ -6,28 +6,41 @@ import click
 
 from polymargin import __version__
 from polymargin.cli.application import Tool
-from polymargin.cli.commands.class_margins import margins
-from polymargin.cli.commands.completion import completion
-from polymargin.cli.commands.cv import cv
-from polymargin.cli.commands.demo import demo
-from polymargin.cli.commands.error_bounds import bounds
-from polymargin.cli.commands.evaluate import evaluate
-from polymargin.cli.commands.explain import explain
-from polymargin.cli.commands.export import export
-from polymargin.cli.commands.gacv_value import gacv
-from polymargin.cli.commands.info import info
-from polymargin.cli.commands.loo import loo
-from polymargin.cli.commands.path import path
-from polymargin.cli.commands.predict import predict
-from polymargin.cli.commands.report import report
-from polymargin.cli.commands.reproduce import data, reproduce
-from polymargin.cli.commands.train import train
-from polymargin.cli.commands.tune import tune
 
 __all__ = ["main"]
 
+_COMMANDS = {
+    "demo": "A first tour on embedded data.",
+    "train": "Train a model on DATA.",
+    "predict": "Labels of the rows of DATA.",
+    "evaluate": "Error of a model on DATA.",
+    "explain": "Why the model decides as it does.",
+    "cv": "Error by cross-validation.",
+    "tune": "Try settings, keep the best.",
+    "path": "One machine for many values of C.",
+    "export": "A model as ONNX, C or JSON.",
+    "report": "A page about a model on DATA.",
+    "info": "What a model file holds.",
+    "margins": "Distances to the borders between classes.",
+    "loo": "Exact leave-one-out errors.",
+    "bounds": "Bounds on the errors of a model.",
+    "gacv": "Approximate cross-validation (LLW).",
+    "reproduce": "Run a published experiment again.",
+    "data": "Data sets of the experiments.",
+    "completion": "Completion for your shell.",
+}
+"""Each is the function of that name in a file under ``commands``."""
 
-@click.group(cls=Tool, context_settings={"help_option_names": ["-h", "--help"]})
+_FILES = {"margins": "class_margins", "bounds": "error_bounds", "gacv": "gacv_value"}
+"""Files that are not named after their command, since another file has that name."""
+
+
+@click.group(
+    cls=Tool,
+    summaries=_COMMANDS,
+    files=_FILES,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(__version__, prog_name="polymargin")
 def main() -> None:
     """Train, use and share multi-class large-margin classifiers.
@@ -37,26 +50,3 @@ def main() -> None:
     output, messages and progress to standard error.  Exit codes: 0 done, 1 failed, 2 wrong usage,
     130 interrupted.
     """
-
-
-for _command in (
-    demo,
-    train,
-    predict,
-    evaluate,
-    explain,
-    cv,
-    tune,
-    path,
-    export,
-    report,
-    info,
-    margins,
-    loo,
-    bounds,
-    gacv,
-    reproduce,
-    data,
-    completion,
-):
-    main.add_command(_command)

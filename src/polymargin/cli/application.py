@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import os
 import sys
@@ -31,11 +32,34 @@ _click_main: Callable[..., Any] = click.Group.main
 
 
 class Tool(click.Group):
-    """The group of commands: keeps their order, turns every failure into one line and a code."""
+    """The group of commands: loads them when named, turns every failure into one line and a code.
+
+    ``summaries`` has the commands in their order, each with its line in the help; ``files`` the
+    files of those that stand in a file of another name.
+    """
+
+    def __init__(
+        self, *args: Any, summaries: dict[str, str], files: dict[str, str], **more: Any
+    ) -> None:
+        super().__init__(*args, **more)
+        self.summaries, self.files = summaries, files
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order in which they were added."""
-        return list(self.commands)
+        """In the order of the table."""
+        return list(self.summaries)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        """Load the file of a command."""
+        if name not in self.summaries:
+            return None
+        module = importlib.import_module(f"polymargin.cli.commands.{self.files.get(name, name)}")
+        command: click.Command = getattr(module, name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The lines of the help, without loading any command."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(self.summaries.items()))
 
     def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
         """Run; exit with 0, 1, 2 or 130."""

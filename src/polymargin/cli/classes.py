@@ -8,9 +8,10 @@ from typing import Any
 from polymargin.cli.application import ToolError
 from polymargin.cli.messages import say
 
-__all__ = ["check_classes"]
+__all__ = ["check_classes", "warn_of_scales"]
 
 
+_SCALE_RATIO = 1000.0  # between deviations of features from which the small ones are lost
 _FEW_ROWS = 20  # tables below may be toys with one example of each class; they are trained
 
 
@@ -37,6 +38,19 @@ def check_classes(found: Any) -> None:
         say(
             f"warning: {column} has {Q} different values in {n} rows: it may be an identifier or "
             "a number to round or bin; name another column with --label"
+        )
+
+
+def warn_of_scales(found: Any, scale: str) -> None:
+    """Say that features differ much in size where they are not scaled."""
+    if scale != "none" or hasattr(found.X, "nnz") or found.X.dtype == object:
+        return
+    spread = found.X.std(axis=0)
+    spread = spread[spread > 0]
+    if len(spread) > 1 and spread.max() > _SCALE_RATIO * spread.min():
+        say(
+            f"warning: features differ {spread.max() / spread.min():.2g}-fold in size and --scale "
+            "none leaves them so: the small ones hardly count (--scale standard)"
         )
 
 

@@ -7,7 +7,13 @@ from typing import Any
 from polymargin.cli.application import ToolError
 from polymargin.cli.messages import say, table
 
-__all__ = ["column_specs", "prepare_columns", "reading_kinds", "takes_raw_columns"]
+__all__ = [
+    "column_specs",
+    "known_categories",
+    "prepare_columns",
+    "reading_kinds",
+    "takes_raw_columns",
+]
 
 _RAW_STEPS = ("ColumnTransformer", "OneHotEncoder", "OrdinalEncoder", "SimpleImputer")
 _OPTION_KINDS = {"numeric": "number", "categorical": "category", "text": "text"}
@@ -33,8 +39,8 @@ def _read_kinds(path: str) -> dict[str, str]:
     import tomllib
     from pathlib import Path
 
-    text = Path(path).read_text(encoding="utf-8")
     try:
+        text = Path(path).read_text(encoding="utf-8")
         found = json.loads(text) if text.lstrip().startswith("{") else tomllib.loads(text)
     except ValueError as error:
         raise ToolError(f"--columns {path}: {' '.join(str(error).split())}") from error
@@ -61,7 +67,36 @@ def prepare_columns(found: Any, wanted: Any, kinds: dict[str, str]) -> None:
                 for c, spec in zip(found.columns, wanted.columns, strict=True)
             ]
         )
+        _count_unknown(found, wanted.known)
     found.columns = None
+
+
+def known_categories(model: Any) -> dict[str, frozenset[str]]:
+    """Values of the columns of categories that a model of ours was trained on."""
+    found: dict[str, frozenset[str]] = {}
+    columns = column_specs(model)
+    if columns is None:
+        return found
+    for _, part, places in model.steps[1][1].transformers_:
+        if hasattr(part, "categories_"):
+            for place, values in zip(places, part.categories_, strict=True):
+                found[columns[place].name] = frozenset(values.tolist())
+    return found
+
+
+def _count_unknown(found: Any, known: Any) -> None:
+    """Say how many rows hold values that training did not see."""
+    for k, column in enumerate(found.columns):
+        if column.name not in known:
+            continue
+        strange = [v for v in found.X[:, k].tolist() if v not in known[column.name]]
+        if strange:
+            shown = ", ".join(repr(v) for v in sorted(set(strange))[:4])
+            more = ", ..." if len(set(strange)) > 4 else ""
+            say(
+                f"column {column.name!r}: {len(strange)} rows hold values that the model does not "
+                f"know ({shown}{more}); they count as rare, or not at all"
+            )
 
 
 def _encoded(kind: str) -> str:

@@ -118,7 +118,7 @@ def load_model(path: str) -> tuple[Any, dict[str, Any]]:
 
 def wanted_by(model: Any, header: dict[str, Any]) -> Any:
     """What the model expects of DATA."""
-    from polymargin.cli.columns import column_specs, takes_raw_columns
+    from polymargin.cli.columns import column_specs, known_categories, takes_raw_columns
     from polymargin.datasets import Wanted
 
     names = header.get("feature_names")
@@ -126,5 +126,6 @@ def wanted_by(model: Any, header: dict[str, Any]) -> Any:
         int(model.n_features_in_), names, header.get("label_name"), header.get("zero_based")
     )
     wanted.columns = column_specs(model)
+    wanted.known = known_categories(model)
     wanted.raw = wanted.columns is None and takes_raw_columns(model)
     return wanted

@@ -162,6 +162,12 @@ def _parameter_words(record: dict[str, Any]) -> str:
     return ", ".join(f"{k}={v}" for k, v in record["parameters"].items() if k not in told)
 
 
+def _scaling_words(record: dict[str, Any]) -> str:
+    if record["scale"] != "TableColumns":
+        return record["scale"] or "none"
+    return "takes a raw table: numbers filled and scaled, categories and words as features"
+
+
 def _copies_row(record: dict[str, Any]) -> list[list[str]]:
     calibration = record.get("calibration")
     if calibration is None or calibration["classifiers"] == 1:
@@ -177,7 +183,7 @@ def model_text(record: dict[str, Any], header: dict[str, Any]) -> str:
         ["model", title_of(record)],
         ["classes", f"{len(record['classes'])}: {labels_text(record['classes'])}"],
         ["features", str(record["n_features"]) + ("" if not names else f": {labels_text(names)}")],
-        ["scaling", record["scale"] or "none"],
+        ["scaling", _scaling_words(record)],
         *_copies_row(record),
         ["certificate", certificate_words(record)],
         ["", CERTIFICATE_MEANING],

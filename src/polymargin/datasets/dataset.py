@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,6 +50,8 @@ class Wanted:
     """Kinds of the columns, where the model encodes a table itself."""
     raw: bool = False
     """Whether columns go to the model as they were read (a Pipeline that was made in Python)."""
+    known: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Values that the model knows of columns of categories."""
 
 
 @dataclass

@@ -17,7 +17,7 @@ _MOST_PAIRS = 20  # on a screen; --json has all
 _LEVELS = (0.0, 0.05, 0.25, 0.5, 0.75, 1.0)
 
 
-@click.command(short_help="Distances to the borders between classes.")
+@click.command()
 @click.argument("model")
 @data_argument
 @data_options

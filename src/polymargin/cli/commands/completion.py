@@ -14,7 +14,7 @@ _SHELLS = {
 }
 
 
-@click.command(short_help="Completion for your shell.")
+@click.command()
 @click.argument("shell", type=click.Choice(list(_SHELLS)))
 def completion(shell: str) -> None:
     """Print the line that turns on completion; add it to the start-up file of your shell."""

@@ -23,7 +23,7 @@ from polymargin.cli.options import (
 __all__ = ["cv"]
 
 
-@click.command(short_help="Error by cross-validation.")
+@click.command()
 @data_argument
 @click.option("-v", "--folds", type=click.IntRange(2), default=5, show_default=True,
               help="Number of folds.")  # fmt: skip

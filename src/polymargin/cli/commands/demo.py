@@ -13,7 +13,7 @@ from polymargin.cli.options import (
 __all__ = ["demo"]
 
 
-@click.command(short_help="A first tour on embedded data.")
+@click.command()
 @click.option("-o", "--output", metavar="FILE", default="polymargin-demo.html", show_default=True,
               help="HTML page to write.")  # fmt: skip
 @output_options

@@ -15,7 +15,7 @@ from polymargin.cli.trained_machine import TrainedMachine, trained_machine
 __all__ = ["bounds"]
 
 
-@click.command(short_help="Bounds on the errors of a model.")
+@click.command()
 @click.argument("model")
 @data_argument
 @click.option("--delta", type=click.FloatRange(0, 1, min_open=True, max_open=True), default=0.05,

@@ -16,7 +16,7 @@ from polymargin.cli.predictions import outputs
 __all__ = ["evaluate"]
 
 
-@click.command(short_help="Error of a model on DATA.")
+@click.command()
 @click.argument("model")
 @data_argument
 @data_options

@@ -17,7 +17,7 @@ __all__ = ["explain"]
 _MOST_LINES = 50  # rows of the overview that a screen may show; --json has all
 
 
-@click.command(short_help="Why the model decides as it does.")
+@click.command()
 @click.argument("model")
 @data_argument
 @click.option("--row", type=click.IntRange(1), metavar="N", help="Explain row N of DATA (from 1) "

@@ -19,7 +19,7 @@ __all__ = ["export"]
 _ENDINGS = {"onnx": ".onnx", "c": ".h", "json": ".json"}
 
 
-@click.command(short_help="A model as ONNX, C or JSON.")
+@click.command()
 @click.argument("model")
 @click.option("--to", type=click.Choice(["onnx", "c", "json"]), required=True, help="Format.")
 @click.option("-o", "--output", metavar="FILE", help="File to write.  Default: MODEL with the "

@@ -14,7 +14,7 @@ from polymargin.cli.trained_machine import trained_machine
 __all__ = ["gacv"]
 
 
-@click.command(short_help="Approximate cross-validation (LLW).")
+@click.command()
 @click.argument("model")
 @data_argument
 @data_options

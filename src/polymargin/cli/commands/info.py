@@ -13,7 +13,7 @@ from polymargin.cli.options import (
 __all__ = ["info"]
 
 
-@click.command(short_help="What a model file holds.")
+@click.command()
 @click.argument("model")
 @output_options
 def info(model: str, as_json: bool) -> None:

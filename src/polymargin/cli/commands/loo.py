@@ -14,7 +14,7 @@ from polymargin.cli.trained_machine import TrainedMachine, trained_machine
 __all__ = ["loo"]
 
 
-@click.command(short_help="Exact leave-one-out errors.")
+@click.command()
 @click.argument("model")
 @data_argument
 @click.option("--max-time", type=click.FloatRange(0, min_open=True), help="Seconds; what is known "

@@ -23,7 +23,7 @@ from polymargin.cli.options import (
 __all__ = ["path"]
 
 
-@click.command(short_help="One machine for many values of C.")
+@click.command()
 @data_argument
 @click.option("-o", "--output", metavar="MODEL", help="Model file to write: the value of C with "
               "the lowest validation error, trained on all rows.")  # fmt: skip

@@ -19,7 +19,7 @@ from polymargin.cli.predictions import outputs
 __all__ = ["predict"]
 
 
-@click.command(short_help="Labels of the rows of DATA.")
+@click.command()
 @click.argument("model")
 @data_argument
 @click.option("-o", "--output", metavar="FILE", help="Where the labels go.  Default: standard "

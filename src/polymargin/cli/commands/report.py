@@ -15,7 +15,7 @@ from polymargin.cli.predictions import rows_for
 __all__ = ["report"]
 
 
-@click.command(short_help="A page about a model on DATA.")
+@click.command()
 @click.argument("model")
 @data_argument
 @click.option("-o", "--output", metavar="FILE", help="HTML file to write.  Default: MODEL with the "

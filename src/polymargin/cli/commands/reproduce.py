@@ -1,4 +1,4 @@
-"""``polymargin reproduce`` and ``polymargin data get``."""
+"""``polymargin reproduce``."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from polymargin.cli.application import INTERRUPTED, ToolError
 from polymargin.cli.messages import emit, say
 from polymargin.cli.options import output_options
 
-__all__ = ["data", "reproduce"]
+__all__ = ["reproduce"]
 
 
-@click.command(short_help="Run a published experiment again.")
+@click.command()
 @click.argument("name", required=False)
 @click.option("--quick", is_flag=True, help="A small part of the data: minutes instead of hours.")
 @click.option("-j", "--jobs", type=click.IntRange(min=-1), default=1, show_default=True,
@@ -89,21 +89,3 @@ def _record(outcome: Any) -> dict[str, Any]:
             | dict(row.extra)
         )
     return {"command": "reproduce", "experiment": outcome.experiment.name, "rows": rows}
-
-
-@click.group(short_help="Data sets of the experiments.")
-def data() -> None:
-    """Data sets of the experiments."""
-
-
-@data.command("get", short_help="Download and check a data set.")
-@click.argument("name")
-@click.option("-o", "--out", metavar="DIR", help="Folder.  Default: the one that experiments "
-              "look into.")  # fmt: skip
-@output_options
-def get(name: str, out: str | None, as_json: bool) -> None:
-    """Download the data set NAME from OpenML, check it, and keep it for the experiments."""
-    from polymargin.reproduce.data_downloads import get_data
-
-    path = get_data(name, None if out is None else Path(out))
-    emit({"command": "data get", "file": str(path)}, as_json, lambda: f"written: {path}")

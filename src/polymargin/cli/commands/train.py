@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from polymargin.cli.application import INTERRUPTED
-from polymargin.cli.classes import check_classes
+from polymargin.cli.classes import check_classes, warn_of_scales
 from polymargin.cli.files import check_writable, read
 from polymargin.cli.machine_setup import MachineSetup, take_machine_setup
 from polymargin.cli.messages import emit, say
@@ -23,7 +23,7 @@ from polymargin.cli.outcome import name_features, summary, summary_text, write
 __all__ = ["train"]
 
 
-@click.command(short_help="Train a model on DATA.")
+@click.command()
 @data_argument
 @click.option("-o", "--output", metavar="MODEL", help="Model file to write.")
 @click.option("-v", "--folds", type=click.IntRange(2), help="Also report the error of so many "
@@ -54,6 +54,7 @@ def train(data: str, output: str | None, folds: int | None, as_json: bool, **opt
     found = read(data, reading)
     setup.plan = found.plan
     check_classes(found)
+    warn_of_scales(found, setup.scale)
     record: dict[str, Any] = {"command": "train", "data": data}
     if folds is not None:
         from polymargin.cli.cross_validation import cross_validate, folds_text

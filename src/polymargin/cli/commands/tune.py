@@ -22,7 +22,7 @@ from polymargin.cli.options import (
 __all__ = ["tune"]
 
 
-@click.command(short_help="Try settings, keep the best.")
+@click.command()
 @data_argument
 @click.option("-o", "--output", metavar="MODEL", help="Model file to write: the best settings, "
               "trained on all rows.")  # fmt: skip
