@@ -85,10 +85,22 @@ class Tool(click.Group):
         except BrokenPipeError:
             return 0  # whoever read our output has enough
         except Exception as error:
+            if _was_interrupted(error):
+                click.echo("polymargin: interrupted", err=True)
+                return INTERRUPTED
             if os.environ.get("POLYMARGIN_DEBUG"):
                 raise
             ToolError(one_line(error)).show()
             return 1
+
+
+def _was_interrupted(error: BaseException | None) -> bool:
+    """Whether Ctrl-C is behind an error, as where it ends the import of a library."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _buffer_output() -> None:
