@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from polymargin.selection.bounds import margin_bound as margin_bound
     from polymargin.selection.counts import LeaveOneOutCount as LeaveOneOutCount
     from polymargin.selection.counts import leave_one_out_count as leave_one_out_count
+    from polymargin.selection.dual_variables import dual_variables as dual_variables
     from polymargin.selection.gacv import gacv as gacv
     from polymargin.selection.leave_one_out import leave_one_out as leave_one_out
     from polymargin.selection.margins import margin_record as margin_record
@@ -97,6 +98,7 @@ _HOME = {
     "LeaveOneOutCount": "selection.counts",
     "leave_one_out": "selection.leave_one_out",
     "leave_one_out_count": "selection.counts",
+    "dual_variables": "selection.dual_variables",
     "margin_bound": "selection.bounds",
     "margin_record": "selection.margins",
     "predict_set": "explanation.prediction_sets",
