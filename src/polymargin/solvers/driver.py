@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from polymargin.certificate.certificate import Certificate, Judgement, certify
+from polymargin.certificate.training_scores import KnownRows
 from polymargin.problem.point import DualPoint
 from polymargin.problem.problem import OutOfTimeError, Problem
 from polymargin.solvers.costs import judge_seconds
@@ -76,8 +77,15 @@ class Progress:
     ``work`` is in nominal seconds, the same on every machine: decisions by it give the same bits.
     """
 
-    def __init__(self, method: Method, run: Run, iterations: int = 0, steps: int = 0) -> None:
-        self.method, self.run = method, run
+    def __init__(
+        self,
+        method: Method,
+        run: Run,
+        iterations: int = 0,
+        steps: int = 0,
+        known_rows: KnownRows | None = None,
+    ) -> None:
+        self.method, self.run, self.known_rows = method, run, known_rows
         self.problem = method.problem
         self.stop, self.history = run.stop, run.history
         self.iterations, self.steps = iterations, steps
@@ -160,7 +168,7 @@ class Progress:
         scores = None
         if kept:
             scores = np.zeros((self.problem.n_patterns, self.problem.n_prototypes))
-        judgement = self.method.judge(point, scores)
+        judgement = self.method.judge(point, scores, self.known_rows)
         self.seen.append(Judged(point, judgement, scores))
         return judgement
 
@@ -200,7 +208,7 @@ class Progress:
                 judgement = self.method.unjudged(point, dual)
         best = self.best
         if best is not None and status != "converged" and self.may_judge(has_to_end, best):
-            other = self.method.judge(best)
+            other = self.method.judge(best, None, self.known_rows)
             if _is_better(other, judgement):
                 point, judgement = best, _with_best_dual(other, judgement)
         certificate = judgement.certificate
@@ -232,7 +240,13 @@ class Progress:
         )
 
 
-def drive(method: Method, run: Run, iterations: int = 0, steps: int = 0) -> Solution:
+def drive(
+    method: Method,
+    run: Run,
+    iterations: int = 0,
+    steps: int = 0,
+    known_rows: KnownRows | None = None,
+) -> Solution:
     """Run a method to the tolerance, or until there is another reason to stop.
 
     Parameters
@@ -241,8 +255,10 @@ def drive(method: Method, run: Run, iterations: int = 0, steps: int = 0) -> Solu
     run : Run
     iterations, steps : int
         Passes and steps that were made before, where a method goes on.
+    known_rows : KnownRows or None
+        Kernel rows for the judge, where the same kernel is judged many times.
     """
-    progress = Progress(method, run, iterations, steps)
+    progress = Progress(method, run, iterations, steps, known_rows)
     with deferred_interrupt(run.clock):
         try:
             method.start(progress)

@@ -59,8 +59,6 @@ class Method(Protocol):
         interior point where descent is slow.
     remembers : int
         Judged points whose scores of all patterns are kept for the method.
-    known_rows : KnownRows or None
-        Kernel rows for the judge.
     advice : str or None
         What a user could change, where the method knows better than the status.
     """
@@ -68,7 +66,6 @@ class Method(Protocol):
     problem: Problem
     takes_interior_point: bool = False
     remembers: int = 0
-    known_rows: KnownRows | None = None
     advice: str | None = None
 
     def start(self, progress: Progress) -> None:
@@ -128,9 +125,14 @@ class Method(Protocol):
         hopeless = checked.dual * problem.radius2 > HARD_MARGIN_LIMIT
         return "not_separable" if hopeless or bool((problem.diagonal <= 0.0).any()) else None
 
-    def judge(self, point: DualPoint, scores_of_all: np.ndarray | None = None) -> Judgement:
-        """What the judge says of a point."""
-        return judge(self.problem, point, scores_of_all, self.known_rows)
+    def judge(
+        self,
+        point: DualPoint,
+        scores_of_all: np.ndarray | None = None,
+        known_rows: KnownRows | None = None,
+    ) -> Judgement:
+        """What the judge says of a point; the parameters are those of ``judge``."""
+        return judge(self.problem, point, scores_of_all, known_rows)
 
     def unjudged(self, point: DualPoint, dual: float) -> Judgement:
         """For a fit without time for a certificate: no primal value, the best dual value seen."""

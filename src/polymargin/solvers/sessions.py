@@ -64,8 +64,7 @@ class Session:
     def solve_again(self, problem: Problem, run: Run, start: KnownStart | None) -> Solution:
         """Solve ``problem``, which differs from that of the session by its caps alone."""
         method = self.method(problem, run, start)
-        method.known_rows = self.known_rows
-        solution = drive(method, run)
+        solution = drive(method, run, known_rows=self.known_rows)
         self.close(method, run)
         if solution.scores is None:  # a fit that ran out of time before its certificate
             scores = np.zeros((problem.n_patterns, problem.n_prototypes))
@@ -90,11 +89,17 @@ class _KnownSweeps(Sweeps):
     gives_extra = False  # points are solved as well as their mixtures need it, and no better
     aim, fewest_passes = 0.7, 13  # beside the few passes of a warm start a check costs much
 
-    def __init__(self, problem: Problem, run: Run, start: KnownStart | None) -> None:
+    def __init__(
+        self, problem: Problem, run: Run, start: KnownStart | None, session: _SweepsSession
+    ) -> None:
         self.known_W = None if start is None else start.W
         self.known = None if start is None else start.scores
         super().__init__(problem, run, None if start is None else start.point)
         self.remembers = _REMEMBERED
+        if start is not None:
+            self.expected_rate = session.expected_rate(problem)
+        if self.single:
+            self.float32_rows = session.float32_rows
 
     def refresh(self) -> None:
         W, self.known_W = self.known_W, None
@@ -125,14 +130,14 @@ class _SweepsSession(Session):
         return X.astype(np.float32) if is_worth_it and X.nbytes <= _COPIED_BYTES else None
 
     def method(self, problem: Problem, run: Run, start: KnownStart | None) -> Method:
-        sweeps = _KnownSweeps(problem, run, start)
-        if start is not None and self.rates:
-            cap = float(problem.cap.max())
-            nearest = min(self.rates, key=lambda other: abs(np.log(other / cap)))
-            sweeps.expected_rate = self.rates[nearest]
-        if sweeps.single:
-            sweeps.float32_rows = self.float32_rows
-        return sweeps
+        return _KnownSweeps(problem, run, start, self)
+
+    def expected_rate(self, problem: Problem) -> float | None:
+        """The rate of the solve whose caps were nearest."""
+        if not self.rates:
+            return None
+        cap = float(problem.cap.max())
+        return self.rates[min(self.rates, key=lambda other: abs(np.log(other / cap)))]
 
     def close(self, method: Method, run: Run) -> None:
         assert isinstance(method, Sweeps)

@@ -16,6 +16,7 @@ from polymargin.certificate.hull_gap import (
     linear_minimum,
     spread,
 )
+from polymargin.certificate.training_scores import KnownRows
 from polymargin.compiled.pair_steps import most_violating
 from polymargin.problem.point import DualPoint
 from polymargin.problem.problem import OutOfTimeError, Problem
@@ -173,7 +174,12 @@ class HullDescent(Method):
         self.is_fresh = True
         return True
 
-    def judge(self, point: DualPoint, scores_of_all: np.ndarray | None = None) -> HullJudgement:
+    def judge(
+        self,
+        point: DualPoint,
+        scores_of_all: np.ndarray | None = None,
+        known_rows: KnownRows | None = None,
+    ) -> HullJudgement:
         return judge_hulls(self.problem, point, self.scale)
 
     def unjudged(self, point: DualPoint, dual: float) -> HullJudgement:
