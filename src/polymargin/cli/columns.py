@@ -94,8 +94,8 @@ def _count_unknown(found: Any, known: Any) -> None:
             shown = ", ".join(repr(v) for v in sorted(set(strange))[:4])
             more = ", ..." if len(set(strange)) > 4 else ""
             say(
-                f"column {column.name!r}: {len(strange)} rows hold values that the model does not "
-                f"know ({shown}{more}); they count as rare, or not at all"
+                f"column {column.name!r}: values that the model does not know in {len(strange)} of "
+                f"{len(found.X)} rows ({shown}{more}); they count as rare, or not at all"
             )
 
 
