@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from polymargin.selection.tune_radius_margin import RadiusMarginTuning as RadiusMarginTuning
     from polymargin.selection.tune_radius_margin import tune_radius_margin as tune_radius_margin
     from polymargin.solvers.smo.pattern_smo import PatternSMO as PatternSMO
+    from polymargin.solvers.working_sets import WorkingSets as WorkingSets
     from polymargin.storage.model_file import load as load
     from polymargin.storage.model_file import save as save
 
@@ -80,6 +81,7 @@ _HOME = {
     "MulticlassSVC": "estimators.multiclass",
     "NotSeparableWarning": "exceptions",
     "PatternSMO": "solvers.smo.pattern_smo",
+    "WorkingSets": "solvers.working_sets",
     "calibrate": "explanation.prediction_sets",
     "certified_radius": "explanation.robustness",
     "coverage_promise": "explanation.prediction_sets",

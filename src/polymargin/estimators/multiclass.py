@@ -35,6 +35,7 @@ from polymargin.problem.scales import refused_if_inexact
 from polymargin.solvers import find_method, solve
 from polymargin.solvers.history import Check, PatternCheck
 from polymargin.solvers.smo.pattern_smo import PatternSMO
+from polymargin.solvers.working_sets import WorkingSets
 
 __all__ = ["MulticlassSVC"]
 
@@ -83,12 +84,13 @@ class MulticlassSVC(TunedClassifier):
     max_time : float or None, default=None
         Seconds; the best model so far is kept.  Where its certificate would not fit into the limit
         (kernels with many examples), ``certificate_.primal`` is infinite: the gap is unknown.
-    solver : {"auto", "block", "frank-wolfe", "cycles"} or PatternSMO, default="auto"
+    solver : {"auto", "block", "frank-wolfe", "cycles"}, PatternSMO or WorkingSets, default="auto"
         "block" is block descent with exact pattern steps; "auto" chooses it.  "frank-wolfe" and
         "cycles" are the methods of the literature for "ww", "llw" and "msvm2" with a free
         intercept, for comparison and small data: conditional gradients with exact linear
         programmes, and steps along the most violating cycle or layer.  A ``PatternSMO`` is a
-        member of the SMO-like family, for "cs" without a free intercept.
+        member of the SMO-like family, for "cs" without a free intercept; a ``WorkingSets`` is
+        "frank-wolfe" on working sets of a given size and rule.
     cache_mb : float, default=1000
         Memory for kernel rows in megabytes.
     class_weight : dict, "balanced" or None, default=None
@@ -184,7 +186,7 @@ class MulticlassSVC(TunedClassifier):
         tol: float = 1e-3,
         max_iter: int = 10000,
         max_time: float | None = None,
-        solver: str | PatternSMO = "auto",
+        solver: str | PatternSMO | WorkingSets = "auto",
         cache_mb: float = 1000,
         class_weight: Mapping[Any, float] | str | None = None,
         warm_start: bool = False,
@@ -271,12 +273,12 @@ class MulticlassSVC(TunedClassifier):
         machine = find_machine(self.machine)
         self._check_common()
         known = ("auto", "block", "frank-wolfe", "cycles")
-        if isinstance(self.solver, PatternSMO):
-            self.solver.check(bool(np.isinf(self.C)))
+        if isinstance(self.solver, PatternSMO | WorkingSets):
+            self.solver.check(not isinstance(self.C, str) and bool(np.isinf(self.C)))
         elif not isinstance(self.solver, str) or self.solver not in known:
             raise ValueError(
-                f"solver must be 'auto', 'block', 'frank-wolfe', 'cycles' or a PatternSMO, "
-                f"got {self.solver!r}."
+                f"solver must be 'auto', 'block', 'frank-wolfe', 'cycles', a PatternSMO or "
+                f"a WorkingSets, got {self.solver!r}."
             )
         self._check_tuning(machine)
         return machine

@@ -206,6 +206,15 @@ def _make_frank_wolfe(problem: Problem, run: Run, start: DualPoint | None, optio
     return Decomposed(problem, run, start)
 
 
+def _make_working_sets(problem: Problem, run: Run, start: DualPoint | None, options: Any) -> Method:
+    from polymargin.solvers.decomposition import Decomposed
+    from polymargin.solvers.working_sets import WorkingSets
+
+    asked = options or WorkingSets()
+    size, inner = int(asked.size), int(asked.inner_iterations)
+    return Decomposed(problem, run, start, size, asked.rule, inner)
+
+
 def _make_cycles(problem: Problem, run: Run, start: DualPoint | None, options: Any) -> Method:
     from polymargin.solvers.cycles import Cycles
     from polymargin.solvers.frank_wolfe import fits
@@ -235,6 +244,7 @@ for _row in (
     MethodRow("hulls-frank-wolfe", _why_not_hulls, _make_hulls_frank_wolfe),
     MethodRow("PatternSMO", _why_not_plain, _make_pattern_smo),
     MethodRow("frank-wolfe", _why_not_frank_wolfe, _make_frank_wolfe),
+    MethodRow("WorkingSets", _why_not_frank_wolfe, _make_working_sets),
     MethodRow("cycles", _why_not_balanced, _make_cycles),
 ):
     register_method(_row)

@@ -31,10 +31,18 @@ class Decomposed(Cycles):
     """The state of Frank-Wolfe, moved by inner runs on working sets of ``size`` examples."""
 
     def __init__(
-        self, problem: Problem, run: Run, start: DualPoint | None = None, size: int = 200
+        self,
+        problem: Problem,
+        run: Run,
+        start: DualPoint | None = None,
+        size: int = 200,
+        rule: str = "direction",
+        inner_iterations: int = _INNER_ITERATIONS,
     ) -> None:
         super().__init__(problem, run, start, whole=False)
         self.size = min(size, problem.n_patterns)
+        self.rule = rule
+        self.inner_iterations = inner_iterations
 
     def contributions(self, g: np.ndarray) -> np.ndarray:
         """Terms of the gap (4.9) of every example at the present intercept."""
@@ -47,6 +55,8 @@ class Decomposed(Cycles):
 
     def working_set(self, g: np.ndarray) -> np.ndarray:
         """Examples of the worst direction first, then those with the largest terms."""
+        if self.rule == "gap":
+            return np.sort(np.argsort(-self.contributions(g), kind="stable")[: self.size])
         first = np.unique(self.direction(g).example).astype(np.int64)
         order = np.argsort(-self.contributions(g), kind="stable")
         rest = order[~np.isin(order, first)][: max(self.size - len(first), 0)]
@@ -59,7 +69,7 @@ class Decomposed(Cycles):
         K, own = columns[B], self.problem.own[B]
         V, scores = self.V[B].copy(), self.scores[B].copy()
         outer = float(self.contributions(g).sum())
-        for _ in range(_INNER_ITERATIONS):
+        for _ in range(self.inner_iterations):
             slope = self.local_gradient(B, V, scores)
             d = self.local_vertex(B, slope, -V) + V
             gap = -float((slope * d).sum())

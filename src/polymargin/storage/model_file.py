@@ -65,6 +65,7 @@ _OWN = frozenset(
         "estimators.multi_prototype.MultiPrototypeSVC",
         "estimators.multi_prototype_cv.MultiPrototypeSVCCV",
         "solvers.smo.pattern_smo.PatternSMO",
+        "solvers.working_sets.WorkingSets",
     )
 )
 
