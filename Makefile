@@ -12,7 +12,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: demo test coverage size lint types bench docs clean help
+.PHONY: demo test fuzz faults coverage size lint types bench docs clean help
 
 demo: $(VENV)/.installed-all ## a first tour: table and polymargin-demo.html
 	$(BIN)/polymargin demo
@@ -20,6 +20,14 @@ demo: $(VENV)/.installed-all ## a first tour: table and polymargin-demo.html
 PYTEST_ARGS ?= -n 2
 test: $(VENV)/.installed-test ## the test suite on two cores; PYTEST_ARGS="-m 'not slow'" to choose
 	$(BIN)/python -m pytest -q $(PYTEST_ARGS)
+
+FUZZ_SECONDS ?= 600
+fuzz: $(VENV)/.installed-fuzz ## fuzz every reader, model files, options and estimators; FUZZ_SECONDS
+	$(BIN)/python -m fuzz --seconds $(FUZZ_SECONDS)
+	ESTIMATOR_EXAMPLES=$(FUZZ_SECONDS) $(BIN)/python -m pytest -q -n 2 tests/test_estimator_space.py
+
+faults: $(VENV)/.installed-test ## kills, full disks, little memory; FAULTS sets the kills per command
+	FAULTS=$${FAULTS:-50} $(BIN)/python -m pytest -q tests/faults
 
 coverage: $(VENV)/.installed-test ## line coverage of the suite, table and htmlcov/
 	$(BIN)/python -m pytest -q $(PYTEST_ARGS) --cov --cov-report=term --cov-report=html

@@ -48,5 +48,5 @@ def main() -> None:
     DATA is a file of type CSV, TSV, JSON lines, Parquet, LIBSVM, ARFF or NPZ (also packed with
     gzip, bzip2, xz or zstd), several such files, or - for standard input.  Results go to standard
     output, messages and progress to standard error.  Exit codes: 0 done, 1 failed, 2 wrong usage,
-    130 interrupted.
+    130 interrupted, 143 terminated.
     """

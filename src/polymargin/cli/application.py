@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 import io
 import os
+import signal
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,6 +21,7 @@ __all__ = ["INTERRUPTED", "Tool", "ToolError", "one_line"]
 
 
 INTERRUPTED = 130
+TERMINATED = 143
 
 
 class ToolError(click.ClickException):
@@ -29,6 +32,14 @@ class ToolError(click.ClickException):
 
 
 _click_main: Callable[..., Any] = click.Group.main
+
+
+class _TerminatedError(BaseException):
+    """SIGTERM: everything half-written is removed on the way out."""
+
+
+def _terminate(number: int, frame: Any) -> None:
+    raise _TerminatedError
 
 
 class Tool(click.Group):
@@ -62,12 +73,14 @@ class Tool(click.Group):
             formatter.write_dl(list(self.summaries.items()))
 
     def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
-        """Run; exit with 0, 1, 2 or 130."""
+        """Run; exit with 0, 1, 2, 130 or 143."""
         if os.environ.get("_POLYMARGIN_COMPLETE") or not standalone_mode:
             extra["standalone_mode"] = standalone_mode
             return _click_main(self, *args, **extra)
         forget()
         _buffer_output()
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, _terminate)
         with _short_warnings():
             code = self._run(*args, **extra)
         sys.exit(_flush_output(code))
@@ -82,6 +95,9 @@ class Tool(click.Group):
         except (click.Abort, KeyboardInterrupt):
             click.echo("polymargin: interrupted", err=True)
             return INTERRUPTED
+        except _TerminatedError:
+            click.echo("polymargin: terminated", err=True)
+            return TERMINATED
         except BrokenPipeError:
             return 0  # whoever read our output has enough
         except Exception as error:

@@ -22,6 +22,11 @@ _CACHE_LINE = 64
 _POPULATE_WRITE = 23  # MADV_POPULATE_WRITE of Linux 5.14, which ``mmap`` does not name
 
 
+def zeros(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """``np.zeros``; tests replace it by one that fails, to see what a fit without memory leaves."""
+    return np.zeros(shape, dtype)
+
+
 class Pages:
     """An array of zeros whose memory can be taken ahead of its first use.
 
@@ -39,7 +44,7 @@ class Pages:
             with suppress(OSError):  # the usual way will say what is wrong
                 self._map = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         if self._map is None:
-            self.array = np.zeros(shape, dtype)
+            self.array = zeros(shape, dtype)
         else:
             self.array = np.frombuffer(self._map, dtype).reshape(shape)
 
@@ -63,7 +68,7 @@ def fresh(shape: tuple[int, ...], dtype: Any = np.float64) -> np.ndarray:
 def aligned(shape: tuple[int, ...], dtype: Any = np.float64) -> np.ndarray:
     """Zeros that begin with a cache line, for vectors that should not lie across two of them."""
     size = prod(shape) * np.dtype(dtype).itemsize
-    raw = np.zeros(size + _CACHE_LINE, dtype=np.uint8)
+    raw = zeros((size + _CACHE_LINE,), np.uint8)
     begin = -raw.ctypes.data % _CACHE_LINE
     return raw[begin : begin + size].view(dtype).reshape(shape)
 

@@ -1,0 +1,90 @@
+"""Run fuzz targets one after another, each for a share of the time.
+
+    python -m fuzz --seconds 600                  all targets
+    python -m fuzz --seconds 60 read_csv options  some of them
+
+Inputs that fail are kept in ``fuzz/regressions/TARGET``, where the ordinary tests replay them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+_RUN = """
+import sys, atheris
+# Numba compiles the byte code that it finds: what it compiles must not be instrumented.
+with atheris.instrument_imports(include=["polymargin", "skops", "click"],
+                                exclude=["polymargin.compiled", "polymargin.solvers"]):
+    from fuzz.targets import TARGETS
+if {name!r}.startswith("model"):
+    from fuzz.models import base_files
+    base_files()  # fitted before the clock of single inputs runs
+atheris.Setup(sys.argv, TARGETS[{name!r}])
+atheris.Fuzz()
+"""
+_INPUT_SECONDS, _MEMORY_MB = 25, 3000
+
+
+def main() -> int:
+    """Fuzz; 1 if a target failed."""
+    parser = argparse.ArgumentParser(prog="python -m fuzz", description=__doc__.splitlines()[0])
+    parser.add_argument("targets", nargs="*", help="names of targets; all if none")
+    parser.add_argument("--seconds", type=int, default=600, help="for all targets together")
+    parser.add_argument("--list", action="store_true", help="name the targets and end")
+    arguments = parser.parse_args()
+    from fuzz.targets import TARGETS
+
+    if arguments.list:
+        print(*TARGETS, sep="\n")
+        return 0
+    names = arguments.targets or list(TARGETS)
+    if unknown := set(names) - set(TARGETS):
+        parser.error(f"unknown targets {sorted(unknown)}; there are {list(TARGETS)}")
+    share = max(1, arguments.seconds // len(names))
+    results = [_fuzz(name, share) for name in names]
+    for name, (count, failed) in zip(names, results, strict=True):
+        print(f"{name:14s} {count:9d} inputs  {'FAILED' if failed else 'ok'}")
+    print(f"{'all':14s} {sum(count for count, _ in results):9d} inputs")
+    return int(any(failed for _, failed in results))
+
+
+def _fuzz(name: str, seconds: int) -> tuple[int, bool]:
+    """How many inputs a target saw, and whether one of them failed."""
+    from fuzz.targets import CORPUS, REGRESSIONS
+
+    kept = REGRESSIONS / name
+    kept.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        _more_seeds(name, Path(folder))
+        seeds = [str(path) for path in (CORPUS / name, kept) if path.is_dir()]
+        command = [sys.executable, "-c", _RUN.format(name=name), folder, *seeds]
+        command += [f"-max_total_time={seconds}", f"-artifact_prefix={kept}/", "-max_len=65536"]
+        command += [f"-timeout={_INPUT_SECONDS}", f"-rss_limit_mb={_MEMORY_MB}"]
+        command += ["-print_final_stats=1", "-verbosity=0"]
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", check=False
+        )
+    if not any(kept.iterdir()):
+        kept.rmdir()
+    count = re.search(r"number_of_executed_units: (\d+)", done.stderr)
+    if done.returncode:
+        print(f"--- {name}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
+    return int(count[1]) if count else 0, done.returncode != 0
+
+
+def _more_seeds(name: str, folder: Path) -> None:
+    """Model files as seeds: they belong to this version and are made anew."""
+    if name == "model_file":
+        from fuzz.models import base_files
+
+        for k, data in enumerate(base_files()):
+            (folder / f"base{k}").write_bytes(data)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
