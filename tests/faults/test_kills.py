@@ -24,7 +24,7 @@ import polymargin
 
 COMMANDS = {
     "train": ("train", "-m", "CS", "-k", "rbf", "-c", "10"),
-    "train auto": ("train", "-p", "2"),
+    "train auto": ("train", "-p", "2", "--rows", "200"),
     "tune": ("tune", "-m", "WW", "-c", "0.1,1"),
     "path": ("path", "-m", "CS", "--points", "5"),
 }
@@ -40,7 +40,7 @@ ALLOWED = {
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     path = tmp_path_factory.mktemp("data") / "data.npz"
-    write_data(path)
+    write_data(path, n=400)
     return path
 
 

@@ -49,6 +49,7 @@ LONGEST_LINE = 1 << 26
 _UNPACKED_BYTES, _UNPACKED_RATIO = 1 << 30, 200
 """Unpacked size allowed by default: 1 GiB, or 200 times the packed size where that is more.  Tables
 shrink by 3 to 30; a file that grows more than 200-fold beyond 1 GiB was made to fill a disk."""
+_LONGEST_MESSAGE = 600
 
 
 class Source:
@@ -230,6 +231,8 @@ class Source:
     def error(self, message: str, line: int | None = None) -> DataFileError:
         """A refusal that names the file and the line."""
         place = f"{self.name}: " if line is None else f"{self.name}, line {line}: "
+        if len(message) > _LONGEST_MESSAGE:  # names and values in it come from the file
+            message = message[:_LONGEST_MESSAGE] + " ..."
         return DataFileError(place + message)
 
 
