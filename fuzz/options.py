@@ -9,7 +9,7 @@ import click
 
 from fuzz.choices import Choices
 from polymargin.cli import main
-from polymargin.cli.machine_options import take_recipe
+from polymargin.cli.machine_setup import take_machine_setup
 
 __all__ = ["OPTIONS"]
 
@@ -50,7 +50,7 @@ def parse(data: bytes) -> None:
         context = command.make_context(name, [*arguments, "data.csv"])
         options = dict(context.params)
         if "machine" in options and "prototypes" in options:
-            take_recipe(options)
+            take_machine_setup(options)
     except click.exceptions.Exit:
         return
     except click.ClickException as error:
