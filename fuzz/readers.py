@@ -44,20 +44,27 @@ def check_line(error: BaseException) -> None:
 
 
 def check_dataset(data: Any) -> None:
-    """Shapes, labels and CSR parts fit together, all numbers are numbers."""
-    n, d = data.X.shape
-    assert min(n, d) > 0, data.X.shape
+    """Shapes, labels and CSR parts fit together; a table that is no matrix has equal columns."""
+    n, d = _size(data)
+    assert min(n, d) > 0, (n, d)
     if sp.issparse(data.X):
         reason = why_not_compressed(data.X.data, data.X.indices, data.X.indptr, data.X.shape)
         assert reason is None, reason
-    else:
-        assert data.X.dtype.kind == "f", data.X.dtype
     if data.codes is not None:
         assert data.codes.shape == (n,), data.codes.shape
-        assert not n or 0 <= data.codes.min() <= data.codes.max() < len(data.labels)
+        assert 0 <= data.codes.min() <= data.codes.max() < len(data.labels)
         assert len(data.y) == n
     if data.feature_names is not None:
         assert len(data.feature_names) == d
+
+
+def _size(data: Any) -> tuple[int, int]:
+    if data.X is not None:
+        assert data.X.dtype.kind == "f", data.X.dtype
+        return int(data.X.shape[0]), int(data.X.shape[1])
+    lengths = {len(column.values) for column in data.columns}
+    assert len(lengths) == 1, lengths
+    return lengths.pop(), len(data.columns)
 
 
 def _read(kind: str | None, data: bytes) -> None:

@@ -79,10 +79,13 @@ class Tool(click.Group):
             return _click_main(self, *args, **extra)
         forget()
         _buffer_output()
-        if threading.current_thread() is threading.main_thread():
+        is_main = threading.current_thread() is threading.main_thread()
+        if is_main:
             signal.signal(signal.SIGTERM, _terminate)
         with _short_warnings():
             code = self._run(*args, **extra)
+        if is_main:  # all is written: from here on a signal may end the process at once
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
         sys.exit(_flush_output(code))
 
     def _run(self, *args: Any, **extra: Any) -> int:
