@@ -33,8 +33,9 @@ _WORDS = (
 def parse(data: bytes) -> None:
     """A command and up to ten arguments, known options and words among them; nothing is run."""
     choices = Choices(data)
-    name = choices.one_of(list(main.commands))
-    command: Any = main.commands[name]
+    context = click.Context(main)
+    name = choices.one_of(main.list_commands(context))
+    command: Any = main.get_command(context, name)
     known = [text for option in command.params for text in option.opts if text.startswith("-")]
     arguments = []
     for _ in range(choices.number(11)):

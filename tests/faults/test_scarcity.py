@@ -93,6 +93,7 @@ def test_no_home(data, tmp_path):
     assert code == 0, err
 
 
+@pytest.mark.skipif(FAULTS <= 3, reason="dozens of processes: make faults")
 @pytest.mark.parametrize("command", ["train", "predict", "load"])
 def test_little_memory(command, data, tmp_path):
     """Whatever the limit: done, or one line; no crash and no half-written file."""
