@@ -351,15 +351,15 @@ def _reject(examples: Labelled) -> RiskCoverageDisplay | None:
     return found.thinned(_MOST_REJECT_POINTS)
 
 
-def _chances(model: Any, examples: Labelled) -> dict[str, Any] | None:
-    """Probabilities and prediction sets, where the model was trained to give them."""
+def _chances(model: Any, examples: Labelled) -> CalibrationDisplay | None:
+    """The calibration of probabilities, where the model was trained to give them."""
     if not hasattr(model, "predict_proba") or not (examples.own >= 0).any():
         return None
     try:
         probabilities = np.asarray(model.predict_proba(examples.X))
     except (AttributeError, ValueError, NotFittedError):
         return None  # trained without them
-    return {"record": CalibrationDisplay.of(probabilities, examples.own), "sets": None}
+    return CalibrationDisplay.of(probabilities, examples.own)
 
 
 def _points(reject: RiskCoverageDisplay) -> dict[str, Any]:
