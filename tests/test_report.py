@@ -383,6 +383,18 @@ def test_probabilities():
         CalibrationDisplay.record(MulticlassSVC().fit(X, y), X, y)
 
 
+def test_models_with_temperature_and_sets():
+    X, y = make_overlapping()
+    model = MulticlassSVC(probabilities="temperature", calibration_folds=3, random_state=0)
+    quiet(model, X, y)
+    page = render_report(model, X, y)
+    sets = model.predict_set(X, 0.9)
+    held = 100 * sets[np.arange(len(y)), y].mean()
+    assert f"hold it for {held:.1f} % of the measured ones" in read(page).words
+    assert "chances" in read(page).ids
+    assert play_of(page)["play"]["model"]["temperature"] == model.temperature_
+
+
 def test_hardest_examples_have_reasons():
     X, y = make_overlapping()
     model = MulticlassSVC().fit(X, y)

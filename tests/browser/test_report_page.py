@@ -114,7 +114,8 @@ def wine(tmp_path_factory):
     data = load_wine(as_frame=True)
     X, y = data.data, np.array(EVIL)[data.target]
     X = X.rename(columns={"alcohol": EVIL[0], "hue": EVIL[1]})
-    model = make_pipeline(StandardScaler(), MulticlassSVC(C=0.01)).fit(X[::2], y[::2])
+    machine = MulticlassSVC(C=0.01, probabilities="temperature", random_state=0)
+    model = make_pipeline(StandardScaler(), machine).fit(X[::2], y[::2])
     path = tmp_path_factory.mktemp("wine") / "report.html"
     return model, X[1::2], y[1::2], write_report(model, X[1::2], y[1::2], path)
 
@@ -178,6 +179,8 @@ def test_sliders_move_the_model(page, wine):
         assert page.text("#play-label").rstrip("…")[:39] == str(why.label[0])[:39]
         lead = float(page.text("#play-lead").split()[-1].replace("−", "-"))
         assert lead == pytest.approx(why.lead[0], rel=0.01, abs=0.002)
+        chance = float(page.text("#play-scores li output").split()[-2])
+        assert chance == pytest.approx(100 * model.predict_proba(row).max(), abs=0.1)
         best, contribution = why.top(0, 1)[0]
         shown = page.text("#play-why li output")
         assert float(shown.replace("−", "-")) == pytest.approx(contribution, rel=0.01, abs=0.002)

@@ -217,6 +217,7 @@ def _model(record: ExportModel) -> dict[str, Any]:
         "gamma": record.gamma,
         "degree": record.degree,
         "coef0": record.coef0,
+        "temperature": record.temperature,
         "scaler": scaler,
         "vectors": packed(record.vectors),
         "coefficients": None if tau is None else packed(tau),

@@ -10,6 +10,7 @@ from sklearn.utils import _safe_indexing
 
 from polymargin.estimators.inspection import Labelled, Parts, margin_target, model_space
 from polymargin.estimators.multiclass import MulticlassSVC
+from polymargin.explanation.prediction_sets import predict_set
 from polymargin.explanation.robustness import certified_radius
 from polymargin.plots.margin_display import MarginDistributionDisplay
 from polymargin.problem.machines import find_machine
@@ -22,6 +23,7 @@ __all__ = ["Ground", "grounds"]
 _LEFT_OUT_EXAMPLES = 500  # leave-one-out and the sphere of the bound take seconds at most
 _LEFT_OUT_SECONDS = 5.0
 _RADIUS_EXAMPLES = 200
+_COVERAGE = 0.9
 
 
 class Ground(NamedTuple):
@@ -46,7 +48,7 @@ def grounds(
         Errors on the training examples.
     X_train, y_train : training examples or None
     """
-    found = [_margins(parts, examples), _radius(parts, examples)]
+    found = [_margins(parts, examples), _radius(parts, examples), _sets(parts, examples)]
     Z = None if training is None else model_space(parts, X_train)
     found.append(_left_out(parts, Z, y_train))
     if training is not None:
@@ -90,6 +92,22 @@ def _radius(parts: Parts, examples: Labelled) -> Ground | None:
         f"{middle:.3g}",
         f"Half of {len(some)} measured examples keep their label under every change of the "
         f"{where} that is shorter than {middle:.3g} (Euclidean length).",
+    )
+
+
+def _sets(parts: Parts, examples: Labelled) -> Ground | None:
+    """How prediction sets do on the measured examples, where the model was calibrated for them."""
+    try:
+        sets = predict_set(parts.whole, examples.X, _COVERAGE)
+    except (ValueError, TypeError):
+        return None
+    held = (examples.own >= 0) & sets[np.arange(len(sets)), examples.own]
+    return Ground(
+        "Prediction sets",
+        f"{_percent(float(held.mean()))} hold",
+        f"Sets of labels that are to hold the true one for {_percent(_COVERAGE)} of new examples "
+        f"hold it for {_percent(float(held.mean()))} of the measured ones, with "
+        f"{sets.sum(axis=1).mean():.2f} labels in the mean.",
     )
 
 

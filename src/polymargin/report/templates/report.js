@@ -91,6 +91,15 @@ function contributions(model, found) {
   return { parts, constant: b(r) - b(s) };
 }
 
+/* softmax(scores / temperature), where the model has probabilities. */
+function probabilities(model, scores) {
+  if (!model.temperature) return null;
+  const most = Math.max(...scores);
+  const shares = scores.map((score) => Math.exp((score - most) / model.temperature));
+  const sum = shares.reduce((a, b) => a + b, 0);
+  return shares.map((share) => share / sum);
+}
+
 function figure(value) {
   if (value === 0) return "0";
   const text = Math.abs(value) >= 1e5 || Math.abs(value) < 1e-3
@@ -286,8 +295,10 @@ class Play {
       `leads ${this.label(found.rival)} by ${figure(found.lead)}`;
     const top = found.order.slice(0, 6), scores = top.map((c) => found.scores[c]);
     const span = scores[0] - scores[scores.length - 1] || 1;
+    const chance = probabilities(this.model, found.scores);
     byId("play-scores").replaceChildren(...top.map((c, k) => {
-      const item = make("li", {}, make("span", {}, this.label(c)), make("output", {}, figure(scores[k])));
+      const text = chance ? `${figure(scores[k])}, ${percent(chance[c])}` : figure(scores[k]);
+      const item = make("li", {}, make("span", {}, this.label(c)), make("output", {}, text));
       item.style.setProperty("--s", 0.04 + 0.96 * (scores[k] - scores[scores.length - 1]) / span);
       return item;
     }));
@@ -368,5 +379,5 @@ async function start() {
   document.documentElement.dataset.ready = "yes";
 }
 
-if (typeof document === "undefined") module.exports = { unpacked, evaluate, contributions, rowOf };
+if (typeof document === "undefined") module.exports = { unpacked, evaluate, contributions, probabilities, rowOf };
 else start();
