@@ -62,6 +62,8 @@ def draw_lines(
     axes.set(title=title, xlabel=x_label, ylabel=y_label)
     if log_x:
         axes.set_xscale("log")
+        axes.minorticks_off()
+    axes.set_xticks(list(x), [f"{value:g}" for value in x])
     axes.grid(alpha=0.25)
     axes.legend(frameon=False, fontsize=8)
     save_figure(figure, path)
