@@ -91,7 +91,7 @@ def test_the_line_search_is_exact(name):
         rounds.round()
         steps = one.advance(rounds.model, 1.0, 5)
         join = line_search(rounds.model, steps)
-        one.accept(min(join.theta + theta_off, 1.0))
+        one.settle(min(join.theta + theta_off, 1.0), 0.0)
         rounds.refresh()
         sums = one.sums(rounds.model)
         dual = sum(s.reward - 0.5 * s.ridge for s in sums) - 0.5 * rounds.model.norm2

@@ -16,7 +16,16 @@ from polymargin.certificate.certificate import Certificate, certify
 from polymargin.solvers.shards.shard import LocalStep
 from polymargin.solvers.shards.shard_variables import Prototypes, ShardSums
 
-__all__ = ["Momentum", "Round", "Rounds", "RoundsResult", "Team", "line_search", "total"]
+__all__ = [
+    "Momentum",
+    "Round",
+    "Rounds",
+    "RoundsResult",
+    "ShardsLostError",
+    "Team",
+    "line_search",
+    "total",
+]
 
 _REFRESH = 20
 """Rounds between two sums of W from the shards' own W_k: rounding of W grows with the rounds."""
@@ -34,20 +43,28 @@ class Team(Protocol):
 
     n_shards: int
 
-    def extrapolate(self, beta: float) -> Sequence[Prototypes]:
-        """Go on in the direction of the last round; what that changes in every W_k."""
-
     def advance(self, model: Prototypes, sigma: float, passes: int) -> Sequence[LocalStep]:
         """A round from the same prototypes."""
 
-    def accept(self, theta: float) -> None:
-        """Take the part theta of the change of the round."""
+    def settle(self, theta: float, beta: float) -> Sequence[Prototypes]:
+        """Take the part theta of the round, then extrapolate by beta; what that adds to W_k."""
 
     def sums(self, model: Prototypes) -> Sequence[ShardSums]:
         """Primal and dual terms in float64."""
 
     def prototypes(self) -> Sequence[Prototypes]:
         """W_k from the dual variables."""
+
+    def rebuild(self, shards: Sequence[int]) -> None:
+        """Make lost shards anew, without dual variables or with an earlier copy of them."""
+
+
+class ShardsLostError(Exception):
+    """Some shards lost their dual variables; ``shards`` are their numbers."""
+
+    def __init__(self, shards: Sequence[int]) -> None:
+        super().__init__(f"shards {list(shards)} lost their dual variables")
+        self.shards = list(shards)
 
 
 class Round(NamedTuple):
@@ -170,34 +187,50 @@ class Rounds:
         if warm:
             self.refresh()
         while True:
-            before, made = self.round()
-            if before.relative_gap <= self.tol:
-                result = self.judged("converged")
-                if result.certificate.relative_gap <= self.tol:
-                    return result
-            reason = self.why_end(made)
-            if reason is not None:
-                return self.judged(reason)
+            try:
+                reason = self.round()
+                result = None if reason is None else self.judged(reason)
+            except ShardsLostError as lost:
+                self.recover(lost)
+                continue
+            if result is not None and not self.is_too_early(result):
+                return result
             if len(self.rounds) % _REFRESH == 0:
                 self.refresh()
 
-    def round(self) -> tuple[Round, int]:
-        """One round: extrapolate, advance, join.  A point within ``tol`` is left as it is."""
-        if self.team.n_shards > 1:
-            self.model = total([self.model, *self.team.extrapolate(self.momentum.beta())])
+    def round(self) -> str | None:
+        """One round: advance, join, settle; the reason to end, if there is one.
+
+        A point within ``tol`` is left as it is.
+        """
         steps = self.team.advance(self.model, self.sigma, self.passes)
         primal, dual = _values(self.model, [step.before for step in steps])
         relative = max(primal - dual, 0.0) / primal if primal > 0.0 else 0.0
         join = line_search(self.model, steps)
-        theta = join.theta if relative > self.tol else 0.0
         made = sum(step.steps for step in steps)
+        is_there = relative <= self.tol
+        theta = 0.0 if is_there else join.theta
         self.rounds.append(Round(primal, dual, relative, theta, self.sigma, made))
-        self.team.accept(theta)
-        if theta > 0.0:
-            self.model = self.model.plus(join.change, theta)
+        reason = "converged" if is_there else self.why_end(made)
+        if not is_there:
             self.momentum.learn(dual + join.gain)
             self.adapt(join.raw)
-        return self.rounds[-1], made
+        beta = self.momentum.beta() if reason is None and self.team.n_shards > 1 else 0.0
+        further = self.team.settle(theta, beta)
+        self.model = total([self.model.plus(join.change, theta), *further])
+        return reason
+
+    def is_too_early(self, result: RoundsResult) -> bool:
+        """Whether the judge finds a gap above ``tol`` where the sums of the round did not."""
+        if result.status != "converged" or result.certificate.relative_gap <= self.tol:
+            return False
+        return bool(self.rounds[-1].steps) and self.why_stop() is None
+
+    def recover(self, lost: ShardsLostError) -> None:
+        """Shards lost their variables: they begin anew, W is what is left (section 20)."""
+        self.team.rebuild(lost.shards)
+        self.momentum = Momentum()
+        self.refresh()
 
     def why_end(self, made: int) -> str | None:
         """The reason to end after a round, if there is one."""

@@ -18,15 +18,11 @@ class LocalTeam(Team):
         self.shards = list(shards)
         self.n_shards = len(self.shards)
 
-    def extrapolate(self, beta: float) -> list[Prototypes]:
-        return [shard.extrapolate(beta) for shard in self.shards]
-
     def advance(self, model: Prototypes, sigma: float, passes: int) -> list[LocalStep]:
         return [shard.advance(model, sigma, passes) for shard in self.shards]
 
-    def accept(self, theta: float) -> None:
-        for shard in self.shards:
-            shard.accept(theta)
+    def settle(self, theta: float, beta: float) -> list[Prototypes]:
+        return [shard.settle(theta, beta) for shard in self.shards]
 
     def sums(self, model: Prototypes) -> list[ShardSums]:
         return [shard.sums(model) for shard in self.shards]

@@ -100,8 +100,24 @@ class Shard:
 
     # -- a round -----------------------------------------------------------------------------
 
-    def extrapolate(self, beta: float) -> Prototypes:
-        """V <- V + beta (V - V of the last call), signs and caps restored; the change of W_k."""
+    def advance(self, model: Prototypes, sigma: float, passes: int) -> LocalStep:
+        """The shard's part of a round: some passes on (20.2); the change waits for ``settle``."""
+        blocks = self.blocks
+        blocks.rescale(sigma)
+        blocks.show(model)
+        end, before = blocks.look(self.queue)
+        self.moved = self.queue[:end].copy()
+        self.held = blocks.variables[self.moved].copy()
+        steps = self._passes(end, passes)
+        return self._step(before, steps)
+
+    def settle(self, theta: float, beta: float = 0.0) -> Prototypes:
+        """V <- V + theta d (20.3), then on in the direction of the last two rounds by ``beta``.
+
+        The extrapolated point has its signs and caps restored; what that changes in W_k comes
+        back, so that the leader knows W.
+        """
+        self._accept(theta)
         blocks = self.blocks
         now = blocks.variables / blocks.sigma
         before, self.past = self.past, now
@@ -114,19 +130,7 @@ class Shard:
         T = blocks.coefficients((V - now[rows]) * blocks.sigma, rows)
         return blocks.prototypes(rows, T)
 
-    def advance(self, model: Prototypes, sigma: float, passes: int) -> LocalStep:
-        """The shard's part of a round: some passes on (20.2); the change waits for ``accept``."""
-        blocks = self.blocks
-        blocks.rescale(sigma)
-        blocks.show(model)
-        end, before = blocks.look(self.queue)
-        self.moved = self.queue[:end].copy()
-        self.held = blocks.variables[self.moved].copy()
-        steps = self._passes(end, passes)
-        return self._step(before, steps)
-
-    def accept(self, theta: float) -> None:
-        """V <- V + theta d (20.3)."""
+    def _accept(self, theta: float) -> None:
         if theta != 1.0 and len(self.moved):
             variables = self.blocks.variables
             variables[self.moved] = self.held + theta * (variables[self.moved] - self.held)

@@ -1,0 +1,112 @@
+"""What runs on the workers of a cluster: shards that live in the memory of a worker process.
+
+Dual variables are kept here and nowhere else.  If they travelled as results of tasks, losing a
+worker would make the scheduler compute all rounds again.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from polymargin.compiled.threads import single_threaded_libraries
+from polymargin.problem.problem import Problem
+from polymargin.solvers.shards.part import LinearSpec, fingerprint
+from polymargin.solvers.shards.shard import Shard
+from polymargin.storage.atomic import atomic_file
+
+__all__ = ["Built", "Lost", "as_part", "build", "call", "drop"]
+
+
+class _Held(NamedTuple):
+    shard: Shard
+    file: Path | None
+    rows: str
+
+
+class Built(NamedTuple):
+    """What the leader learns of a new shard."""
+
+    n_rows: int
+    is_resumed: bool
+
+
+class Lost(NamedTuple):
+    """The answer of a worker that does not hold the shard."""
+
+    key: str
+
+
+_SHARDS: dict[str, _Held] = {}
+
+
+def as_part(X: Any, y: Any, weight: Any = None) -> tuple[Any, Any, Any]:
+    """One partition: rows, labels and weights that belong together."""
+    if hasattr(y, "to_numpy"):
+        y = y.to_numpy()
+    if hasattr(weight, "to_numpy"):
+        weight = weight.to_numpy()
+    return X, np.asarray(y).reshape(-1), weight
+
+
+def build(
+    key: str, spec: LinearSpec, parts: list[tuple[Any, Any, Any]], seed: int, folder: str | None
+) -> Built:
+    """Make the shard of some partitions, with the dual variables of a checkpoint if there are."""
+    problem = _joined([spec.problem(*part) for part in parts])
+    rows = fingerprint(problem) if folder else ""
+    file = Path(folder) / f"shard-{rows[:32]}.npz" if folder else None
+    variables = None
+    if file is not None and file.exists():
+        with np.load(file) as saved:
+            variables = saved["variables"]
+    with single_threaded_libraries():
+        _SHARDS[key] = _Held(Shard(problem, seed, variables), file, rows)
+    return Built(problem.n_patterns, variables is not None)
+
+
+def _joined(problems: list[Problem]) -> Problem:
+    if len(problems) == 1:
+        return problems[0]
+    filled = [one for one in problems if one.n_patterns] or problems[:1]
+    stack = sp.vstack if sp.issparse(filled[0].X) else np.concatenate
+    X = stack([one.X for one in filled])
+    label = np.concatenate([one.label for one in filled])
+    first = filled[0]
+    return Problem(
+        first.machine,
+        first.kernel,
+        X.tocsr() if sp.issparse(X) else X,
+        label,
+        np.concatenate([one.cap for one in filled]),
+        label,
+        first.prototype_class,
+        kernel_psd=True,
+    )
+
+
+def call(key: str, verb: str, *arguments: Any) -> Any:
+    """One verb of a shard; ``Lost`` where this worker does not have it (any more)."""
+    held = _SHARDS.get(key)
+    if held is None:
+        return Lost(key)
+    if verb == "save":
+        return _save(held)
+    with single_threaded_libraries():
+        return getattr(held.shard, verb)(*arguments)
+
+
+def _save(held: _Held) -> None:
+    """Dual variables into the checkpoint folder, whole or not at all."""
+    if held.file is None:
+        return
+    with atomic_file(held.file) as file:
+        np.savez(file, variables=held.shard.variables, rows=held.rows)
+
+
+def drop(key: str) -> None:
+    """Forget a shard."""
+    _SHARDS.pop(key, None)
