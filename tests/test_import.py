@@ -27,6 +27,7 @@ LAYERS = [
     "selection",
     "explanation",
     "storage",
+    "dask",
     "plots",
     "export",
     "report",

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from polymargin.estimators.multi_prototype import MultiPrototypeSVC as MultiPrototypeSVC
     from polymargin.estimators.multi_prototype_cv import MultiPrototypeSVCCV as MultiPrototypeSVCCV
     from polymargin.estimators.multiclass import MulticlassSVC as MulticlassSVC
+    from polymargin.exceptions import ClusterError as ClusterError
     from polymargin.exceptions import CollapsedModelWarning as CollapsedModelWarning
     from polymargin.exceptions import DataFileError as DataFileError
     from polymargin.exceptions import IndefiniteKernelWarning as IndefiniteKernelWarning
@@ -66,6 +67,7 @@ _HOME = {
     "Annealing": "problem.annealing",
     "AutoSVC": "estimators.auto",
     "Certificate": "certificate.certificate",
+    "ClusterError": "exceptions",
     "CollapsedModelWarning": "exceptions",
     "ConvexHullSVC": "estimators.convex_hull",
     "FitMonitor": "estimators.monitor",

@@ -7,6 +7,7 @@ import warnings
 from pathlib import Path
 
 __all__ = [
+    "ClusterError",
     "CollapsedModelWarning",
     "DataFileError",
     "IndefiniteKernelWarning",
@@ -34,6 +35,10 @@ class ModelFileError(ValueError):
 
 class DataFileError(ValueError):
     """A data file that cannot be understood; the message is one line with the place."""
+
+
+class ClusterError(RuntimeError):
+    """A cluster that cannot go on: no workers, no scheduler, no memory; the message is one line."""
 
 
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:

@@ -217,6 +217,14 @@ class MulticlassSVC(TunedClassifier):
         self.probabilities = probabilities
         self.calibration_folds = calibration_folds
 
+    def __getattr__(self, name: str) -> Any:
+        if name in ("support_", "support_vectors_", "dual_coef_") and "n_support_" in vars(self):
+            raise AttributeError(
+                f"{type(self).__name__} has no {name}: it was trained on parts of the data, whose "
+                "dual variables stayed with them; coef_ and intercept_ are the whole model."
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
     # -- fit ---------------------------------------------------------------------------------
 
     @with_callbacks
