@@ -138,7 +138,7 @@ verbose
         folder = _open_checkpoint(self.checkpoint, spec, len(parts))
         n_shards = _n_shards(client, folder, len(parts))
         groups = [list(group) for group in np.array_split(np.array(parts, dtype=object), n_shards)]
-        team = DaskTeam(client, spec, groups, self._seed(), folder, deadline.why_end)
+        team = DaskTeam(client, spec, groups, self._seed(), folder)
         rounds = Rounds(
             team,
             spec.shape,

@@ -10,11 +10,11 @@ from __future__ import annotations
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import dask
-from distributed import Client, Future, wait
+from distributed import CancelledError, Client, Future, wait
 
 from polymargin.dask import worker_shards
 from polymargin.dask.worker_shards import Built, Lost
@@ -44,8 +44,6 @@ class DaskTeam(Team):
     seed : int
     folder : str or None
         Checkpoints, seen by leader and workers.
-    why_end : callable
-        A reason to stop waiting ("interrupted", "max_time"), or None.
     """
 
     def __init__(
@@ -55,7 +53,6 @@ class DaskTeam(Team):
         groups: Sequence[Sequence[Any]],
         seed: int,
         folder: str | None,
-        why_end: Callable[[], str | None],
     ) -> None:
         self.client = client
         self.spec = spec
@@ -63,7 +60,6 @@ class DaskTeam(Team):
         self.n_shards = len(self.groups)
         self.seed = seed
         self.folder = folder
-        self.why_end = why_end
         self.name = f"polymargin-{uuid.uuid4().hex}"
         self.home: dict[int, str] = {}
         self.losses: Counter[int] = Counter()
@@ -94,14 +90,14 @@ class DaskTeam(Team):
                     "run out of memory: use more workers, more memory each, or smaller partitions."
                 )
         addresses = self._free_workers(len(shards))
-        futures: dict[int, Future] = {}
+        futures: dict[int, Future[Any]] = {}
         for k, address in zip(shards, addresses, strict=True):
             self.home[k] = address
             task = dask.delayed(worker_shards.build, pure=False)(
                 self._key(k), self.spec, self.groups[k], self.seed + k, self.folder
             )
             futures[k] = self.client.compute(task, workers=[address], allow_other_workers=False)
-        answers = self._collect(futures, honour_limits=False)
+        answers = self._collect(futures)
         for answer in answers.values():
             if isinstance(answer, Built):
                 self.n_rows += answer.n_rows
@@ -130,7 +126,8 @@ class DaskTeam(Team):
     def _workers(self) -> dict[str, int]:
         """Threads of every worker of the moment, by address."""
         try:
-            info = self.client.sync(self.client.scheduler.identity, n_workers=-1)
+            scheduler: Any = self.client.scheduler
+            info = self.client.sync(scheduler.identity, n_workers=-1)
         except (OSError, TimeoutError, AttributeError) as error:
             raise self._gone() from error
         return {address: one["nthreads"] for address, one in info["workers"].items()}
@@ -198,7 +195,7 @@ class DaskTeam(Team):
             raise ShardsLostError(lost)
         return [answers[k] for k in range(self.n_shards)]
 
-    def _collect(self, futures: dict[int, Future], honour_limits: bool = True) -> dict[int, Any]:
+    def _collect(self, futures: dict[int, Future[Any]]) -> dict[int, Any]:
         """Answers of tasks; ``Lost`` where the worker went away before it could answer."""
         answers: dict[int, Any] = {}
         open_ones = dict(futures)
@@ -217,12 +214,12 @@ class DaskTeam(Team):
                 del open_ones[k]
         return answers
 
-    def _answer(self, k: int, future: Future) -> Any:
+    def _answer(self, k: int, future: Future[Any]) -> Any:
         """What a finished task says: its result, ``Lost``, or the error of its data."""
         if future.status == "finished":
             try:
                 return future.result(timeout=_PATIENCE)
-            except (OSError, TimeoutError, dask.distributed.CancelledError):
+            except (OSError, TimeoutError, CancelledError):
                 return Lost(self._key(k))
         if future.status in ("cancelled", "lost"):
             self._workers()  # raises where it is the scheduler that is gone
@@ -233,7 +230,7 @@ class DaskTeam(Team):
         raise error
 
 
-def _wait_a_moment(futures: list[Future]) -> None:
+def _wait_a_moment(futures: list[Future[Any]]) -> None:
     try:
         wait(futures, timeout=_POLL)
     except TimeoutError:

@@ -72,14 +72,14 @@ def _joined(problems: list[Problem]) -> Problem:
     if len(problems) == 1:
         return problems[0]
     filled = [one for one in problems if one.n_patterns] or problems[:1]
-    stack = sp.vstack if sp.issparse(filled[0].X) else np.concatenate
-    X = stack([one.X for one in filled])
+    rows: list[Any] = [one.X for one in filled]
+    X = sp.vstack(rows, "csr") if sp.issparse(rows[0]) else np.concatenate(rows)
     label = np.concatenate([one.label for one in filled])
     first = filled[0]
     return Problem(
         first.machine,
         first.kernel,
-        X.tocsr() if sp.issparse(X) else X,
+        X,
         label,
         np.concatenate([one.cap for one in filled]),
         label,

@@ -1,0 +1,114 @@
+"""Workers that are killed, retired or added while a fit runs, and a scheduler that goes away."""
+
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+
+dask = pytest.importorskip("dask")
+distributed = pytest.importorskip("distributed")
+import dask.array as da  # noqa: E402
+from distributed import Client, LocalCluster  # noqa: E402
+
+from polymargin import ClusterError, MulticlassSVC  # noqa: E402
+from polymargin.dask import DaskMulticlassSVC  # noqa: E402
+
+N, D, Q = 2000, 8, 5
+KILLS = int(os.environ.get("POLYMARGIN_KILLS", "3"))
+SECONDS = 240  # a hang ends here
+
+
+def data():
+    random = np.random.default_rng(0)
+    y = random.integers(0, Q, N)
+    return random.normal(size=(Q, D))[y] + random.normal(size=(N, D)), y
+
+
+@pytest.fixture
+def cluster():
+    with LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as one:
+        yield one
+
+
+def within(seconds, work):
+    """What ``work`` returns or raises; a test that hangs fails instead."""
+    found = {}
+
+    def run():
+        try:
+            found["value"] = work()
+        except BaseException as error:
+            found["error"] = error
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    assert not thread.is_alive(), f"no end within {seconds} s"
+    if "error" in found:
+        raise found["error"]
+    return found["value"]
+
+
+class Disturbing(DaskMulticlassSVC):
+    """Calls ``disturb`` at one round of the fit."""
+
+    def _watch(self, team, one, rounds):
+        if len(rounds.rounds) == self.when:
+            self.disturb()
+        return super()._watch(team, one, rounds)
+
+
+def fit(client, when, disturb, **options):
+    X, y = data()
+    model = Disturbing(C=0.05, intercept="penalized", client=client, tol=1e-3, **options)
+    model.when, model.disturb = when, disturb
+    return model.fit(da.from_array(X, chunks=(250, D)), da.from_array(y, chunks=250))
+
+
+def optimum():
+    return MulticlassSVC(C=0.05, intercept="penalized", tol=1e-6).fit(*data()).certificate_.primal
+
+
+def kill_one(client):
+    pids = client.run(os.getpid)
+    os.kill(next(iter(pids.values())), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("when", np.random.default_rng(7).integers(1, 12, KILLS).tolist())
+def test_a_killed_worker_costs_time_only(cluster, when):
+    with Client(cluster) as client:
+        model = within(SECONDS, lambda: fit(client, when, lambda: kill_one(client)))
+    assert model.certificate_.relative_gap <= 1e-3
+    assert model.certificate_.primal == pytest.approx(optimum(), rel=2e-3)
+
+
+def test_a_retired_worker_and_a_new_one(cluster):
+    with Client(cluster) as client:
+
+        def retire():
+            cluster.scale(3)
+            client.retire_workers([next(iter(client.scheduler_info()["workers"]))])
+
+        model = within(SECONDS, lambda: fit(client, 3, retire))
+    assert model.certificate_.primal == pytest.approx(optimum(), rel=2e-3)
+
+
+def test_a_scheduler_that_is_gone_is_a_clear_error(tmp_path):
+    with LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as one:
+        client = Client(one.scheduler_address, timeout=5)
+
+        def leave():
+            one.close(timeout=10)
+            time.sleep(1)
+
+        with pytest.raises(ClusterError, match=r"scheduler|worker"):
+            within(SECONDS, lambda: fit(client, 5, leave, checkpoint=tmp_path))
+        client.close(timeout=1)
+    assert list(tmp_path.glob("shard-*.npz")) or list(tmp_path.glob("problem.json"))
