@@ -29,6 +29,7 @@ __all__ = ["DaskTeam"]
 _POLL = 0.5  # seconds between two looks at clock, scheduler and workers
 _PATIENCE = 30.0  # seconds to wait for a worker, or for a scheduler that does not answer
 _MOST_LOSSES = 5  # of one shard without a finished verb in between: it does not fit its workers
+_TAKES_TASKS = ("init", "running", "paused")  # a worker that closes keeps its tasks waiting
 _LARGE = 1 << 20  # bytes of prototypes from which on they are sent once and not with every task
 
 
@@ -124,13 +125,17 @@ class DaskTeam(Team):
         return found
 
     def _workers(self) -> dict[str, int]:
-        """Threads of every worker of the moment, by address."""
+        """Threads of every worker that takes tasks or will take them again, by address."""
         try:
             scheduler: Any = self.client.scheduler
             info = self.client.sync(scheduler.identity, n_workers=-1)
         except (OSError, TimeoutError, AttributeError) as error:
             raise self._gone() from error
-        return {address: one["nthreads"] for address, one in info["workers"].items()}
+        return {
+            address: one["nthreads"]
+            for address, one in info["workers"].items()
+            if one.get("status", "running") in _TAKES_TASKS
+        }
 
     def _gone(self) -> ClusterError:
         where = f" The checkpoint is in {self.folder}." if self.folder else ""
