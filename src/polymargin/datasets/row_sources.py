@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from polymargin.datasets.duckdb_session import quoted_name, quoted_text
 from polymargin.exceptions import DataFileError
@@ -18,6 +19,7 @@ from polymargin.exceptions import DataFileError
 __all__ = ["blocks_of", "fingerprint_of"]
 
 Block = tuple[Any, np.ndarray, list[str]]
+_MOST_FEATURES = 2**31 - 1  # a part of a LIBSVM file does not know the width of the others
 _SAMPLE = 1 << 20  # bytes at both ends of a file that its checksum covers
 
 
@@ -90,9 +92,7 @@ def _check_finite(block: np.ndarray, file: Path, start: int) -> None:
         )
 
 
-def _libsvm_blocks(
-    files: list[Path], block_bytes: int, dtype: np.dtype[Any]
-) -> Iterator[Block]:
+def _libsvm_blocks(files: list[Path], block_bytes: int, dtype: np.dtype[Any]) -> Iterator[Block]:
     from sklearn.datasets import load_svmlight_file
 
     for file in files:
@@ -101,11 +101,18 @@ def _libsvm_blocks(
             try:
                 with open(file, "rb") as stream:
                     X, y = load_svmlight_file(
-                        stream, dtype=dtype.type, offset=start, length=block_bytes, zero_based=False
+                        stream,
+                        n_features=_MOST_FEATURES,
+                        dtype=dtype.type,
+                        offset=start,
+                        length=block_bytes,
+                        zero_based=False,
                     )
             except ValueError as error:
                 raise DataFileError(f"{file}: {error}") from error
             if X.shape[0]:
+                width = int(X.indices.max(initial=0)) + 1
+                X = sp.csr_matrix((X.data, X.indices, X.indptr), shape=(X.shape[0], width))
                 is_whole = bool((y == np.round(y)).all())
                 yield X, y.astype(np.int64) if is_whole else y, []
 

@@ -24,6 +24,8 @@ from polymargin.exceptions import DataFileError
 
 __all__ = ["RowStore", "bytes_of", "open_rows", "write_store"]
 
+Block = tuple[Any, np.ndarray, list[str]]
+"""Rows, labels, names of features."""
 _VERSION = 1
 _BLOCKS_PER_MEMORY = 8
 """A block takes an eighth of the memory allowed: the rows as read, their scores, the variables of
@@ -192,50 +194,75 @@ def open_rows(
     return RowStore(folder, keep)
 
 
-def write_store(
-    folder: Path, blocks: Iterator[tuple[Any, np.ndarray, list[str]]], source: dict[str, Any]
-) -> None:
+def write_store(folder: Path, blocks: Iterator[Block], source: dict[str, Any]) -> None:
     """Write blocks (rows, labels, names of features) and, last, ``rows.json``."""
-    labels: dict[Any, int] = {}
-    sizes: list[int] = []
-    total = square = None
-    width, names, sparse, dtype, label_dtype = 0, [], False, "float32", np.dtype("U1")
-    for k, (X, y, names) in enumerate(blocks):
-        values, inverse = np.unique(y, return_inverse=True)
-        label_dtype = values.dtype if not labels else np.promote_types(label_dtype, values.dtype)
-        numbers = np.array([labels.setdefault(v, len(labels)) for v in values.tolist()])
-        np.save(folder / f"{k}.labels.npy", numbers[inverse].astype(np.int32))
-        sparse, dtype, width = sp.issparse(X), X.dtype.name, max(width, X.shape[1])
-        if sparse:
+    writer = _Writer(folder)
+    for X, y, names in blocks:
+        writer.add(X, y, names)
+    writer.close(source)
+
+
+class _Writer:
+    """Writes blocks and counts what ``rows.json`` says of all of them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.labels: dict[Any, int] = {}
+        self.label_dtype: np.dtype[Any] | None = None
+        self.sizes: list[int] = []
+        self.width = 0
+        self.total: Any = 0.0
+        self.square: Any = 0.0
+        self.names: list[str] = []
+        self.is_sparse, self.dtype = False, "float32"
+
+    def add(self, X: Any, y: np.ndarray, names: list[str]) -> None:
+        k = len(self.sizes)
+        self.sizes.append(X.shape[0])
+        self.width = max(self.width, X.shape[1])
+        self.names, self.is_sparse, self.dtype = names, sp.issparse(X), X.dtype.name
+        np.save(self.folder / f"{k}.labels.npy", self._numbers(y))
+        if self.is_sparse:
             for name in _CSR_PARTS:
-                np.save(folder / f"{k}.{name}.npy", getattr(X, name))
-        else:
-            np.save(folder / f"{k}.rows.npy", X)
-            wide = X.astype(np.float64)
-            total = wide.sum(axis=0) + (0.0 if total is None else total)
-            square = (wide * wide).sum(axis=0) + (0.0 if square is None else square)
-        sizes.append(X.shape[0])
-    if not sum(sizes):
-        raise DataFileError("the file has no rows.")
-    mean = scale = None
-    if total is not None and square is not None:
-        mean = total / sum(sizes)
-        deviation = np.sqrt(np.maximum(square / sum(sizes) - mean**2, 0.0))
-        scale = np.where(deviation > 1e-12 * np.abs(mean), deviation, 1.0).tolist()
-        mean = mean.tolist()
-    facts = _Facts(
-        _VERSION,
-        source,
-        width,
-        list(labels),
-        label_dtype.str,
-        sizes,
-        sparse,
-        dtype,
-        mean,
-        scale,
-        names,
-    )
-    part = folder / "rows.json.part"
-    part.write_text(json.dumps(asdict(facts)), encoding="utf-8")
-    os.replace(part, folder / "rows.json")
+                np.save(self.folder / f"{k}.{name}.npy", getattr(X, name))
+            return
+        np.save(self.folder / f"{k}.rows.npy", X)
+        wide = X.astype(np.float64)
+        self.total = self.total + wide.sum(axis=0)
+        self.square = self.square + (wide * wide).sum(axis=0)
+
+    def _numbers(self, y: np.ndarray) -> np.ndarray:
+        """Numbers of labels in the order of their first appearance."""
+        values, inverse = np.unique(y, return_inverse=True)
+        known = self.label_dtype
+        self.label_dtype = values.dtype if known is None else np.promote_types(known, values.dtype)
+        numbers = [self.labels.setdefault(one, len(self.labels)) for one in values.tolist()]
+        return np.array(numbers, dtype=np.int32)[inverse]
+
+    def close(self, source: dict[str, Any]) -> None:
+        """Write ``rows.json``: from now on the folder is a store."""
+        n = sum(self.sizes)
+        if not n or self.label_dtype is None:
+            raise DataFileError("the file has no rows.")
+        mean = scale = None
+        if not self.is_sparse:
+            mean = self.total / n
+            deviation = np.sqrt(np.maximum(self.square / n - mean**2, 0.0))
+            scale = np.where(deviation > 1e-12 * np.abs(mean), deviation, 1.0).tolist()
+            mean = mean.tolist()
+        facts = _Facts(
+            _VERSION,
+            source,
+            self.width,
+            list(self.labels),
+            self.label_dtype.str,
+            self.sizes,
+            self.is_sparse,
+            self.dtype,
+            mean,
+            scale,
+            self.names,
+        )
+        part = self.folder / "rows.json.part"
+        part.write_text(json.dumps(asdict(facts)), encoding="utf-8")
+        os.replace(part, self.folder / "rows.json")
