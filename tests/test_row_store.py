@@ -148,3 +148,24 @@ def test_a_damaged_store_is_refused(tmp_path):
     (scratch / "rows.json").write_text(json.dumps({"version": facts["version"]}))
     with pytest.raises(DataFileError, match="no folder of packed rows"):
         RowStore(scratch)
+
+
+def test_an_estimator_trains_and_predicts_on_a_store(tmp_path):
+    X, y = data(8)
+    whole = MulticlassSVC(C=C, tol=1e-6).fit(X, y)
+    with stored_npy(tmp_path, X, y) as rows:
+        model = MulticlassSVC(C=C).fit(rows)
+        assert model.certificate_.relative_gap <= 1e-3
+        assert model.certificate_.primal == pytest.approx(whole.certificate_.primal, rel=2e-3)
+        assert np.array_equal(model.predict(rows), model.predict(X))
+        assert model.score(rows) == pytest.approx(model.score(X, y))
+    with pytest.raises(AttributeError, match="parts of the data"):
+        _ = model.dual_coef_
+
+
+def test_a_free_intercept_is_refused_with_the_way_out(tmp_path):
+    with (
+        stored_npy(tmp_path, *data(9)) as rows,
+        pytest.raises(ValueError, match="intercept='penalized'"),
+    ):
+        MulticlassSVC("ww").fit(rows)

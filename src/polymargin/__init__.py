@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from polymargin.certificate.certificate import Certificate as Certificate
+    from polymargin.datasets.row_store import RowStore as RowStore
+    from polymargin.datasets.row_store import open_rows as open_rows
     from polymargin.estimators.auto import AutoSVC as AutoSVC
     from polymargin.estimators.convex_hull import ConvexHullSVC as ConvexHullSVC
     from polymargin.estimators.monitor import FitMonitor as FitMonitor
@@ -82,6 +84,8 @@ _HOME = {
     "MultiPrototypeSVCCV": "estimators.multi_prototype_cv",
     "MulticlassSVC": "estimators.multiclass",
     "NotSeparableWarning": "exceptions",
+    "RowStore": "datasets.row_store",
+    "open_rows": "datasets.row_store",
     "PatternSMO": "solvers.smo.pattern_smo",
     "WorkingSets": "solvers.working_sets",
     "calibrate": "explanation.prediction_sets",

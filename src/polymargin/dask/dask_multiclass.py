@@ -17,7 +17,7 @@ from polymargin.dask.worker_shards import as_part
 from polymargin.estimators.from_parts import linear_spec, store_parts, warn_if_unfinished
 from polymargin.estimators.multiclass import MulticlassSVC
 from polymargin.problem.machines import Machine
-from polymargin.solvers.run import Deadline, deferred_interrupt
+from polymargin.solvers.run import deferred_interrupt
 from polymargin.solvers.shards.leader import Round, Rounds
 from polymargin.solvers.shards.part import LinearSpec
 from polymargin.storage.atomic import atomic_file
@@ -133,21 +133,20 @@ verbose
         mass, n_features = _look(client, parts)
         classes = np.unique(list(mass)) if self.classes is None else np.unique(self.classes)
         spec = linear_spec(self, classes, mass, n_features)
-        stop = self._stop()
-        deadline = Deadline(stop)
+        run = self._run(())
         folder = _open_checkpoint(self.checkpoint, spec, len(parts))
         n_shards = _n_shards(client, folder, len(parts))
         groups = [list(group) for group in np.array_split(np.array(parts, dtype=object), n_shards)]
-        team = DaskTeam(client, spec, groups, self._seed(), folder)
+        team = DaskTeam(client, spec, groups, run.seed, folder)
         rounds = Rounds(
             team,
             spec.shape,
-            stop.tol,
-            stop.max_iter,
-            why_stop=deadline.why_end,
+            run.stop.tol,
+            run.stop.max_iter,
+            why_stop=run.why_end,
             watch=lambda one: self._watch(team, one, rounds),
         )
-        with deferred_interrupt(deadline):
+        with deferred_interrupt(run.clock):
             team.start()
             result = rounds.run(warm=team.is_resumed)
         team.close()

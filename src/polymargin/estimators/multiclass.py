@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from polymargin.certificate.certificate import Judgement
 from polymargin.certificate.intercepts import pair_margins
 from polymargin.compiled.threads import single_threaded_libraries
+from polymargin.datasets.row_store import RowStore
 from polymargin.estimators.base import Prepared
 from polymargin.estimators.callbacks import FitReporter, with_callbacks
 from polymargin.estimators.fitted import (
@@ -228,13 +229,15 @@ class MulticlassSVC(TunedClassifier):
     # -- fit ---------------------------------------------------------------------------------
 
     @with_callbacks
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> MulticlassSVC:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> MulticlassSVC:
         """Train on examples X with labels y.
 
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n_samples, n_features)
             float32 stays float32.  For a precomputed kernel the (n_samples, n_samples) matrix.
+            Or a ``RowStore`` (``open_rows``), which has its labels: linear machines are trained
+            block after block, and the model has neither support vectors nor dual variables.
         y : array-like of shape (n_samples,)
         sample_weight : array-like of shape (n_samples,) or None
             Non-negative; a weight of 2 is the example twice, a weight of 0 leaves it out.
@@ -243,10 +246,37 @@ class MulticlassSVC(TunedClassifier):
         -------
         self
         """
+        if isinstance(X, RowStore):
+            from polymargin.estimators.row_training import fit_rows
+
+            fit_rows(self, X)
+            return self
         started = self._begin_calibration()
         self._fit(X, y, sample_weight)
         self._finish_calibration(started, X, y, sample_weight)
         return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Label of the largest score; the lowest index among equals.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features), or RowStore
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        if isinstance(X, RowStore):
+            return np.concatenate([self.predict(rows) for rows, _ in X.blocks()])
+        return super().predict(X)
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Share of examples whose label is predicted; a ``RowStore`` has its labels."""
+        if isinstance(X, RowStore):
+            right = sum(int((self.predict(rows) == label).sum()) for rows, label in X.blocks())
+            return right / X.n_rows
+        return float(super().score(X, y, sample_weight))
 
     def _fit(
         self, X: Any, y: Any, sample_weight: Any, alpha: np.ndarray | None = None

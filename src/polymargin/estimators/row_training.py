@@ -1,4 +1,4 @@
-"""``fit``, ``predict`` and ``score`` of a linear machine on rows that do not fit into memory."""
+"""``fit`` of a linear machine on rows that do not fit into memory."""
 
 from __future__ import annotations
 
@@ -10,15 +10,11 @@ import numpy as np
 from polymargin.compiled.threads import single_threaded_libraries
 from polymargin.datasets.row_store import RowStore
 from polymargin.estimators.from_parts import linear_spec, store_parts, warn_if_unfinished
+from polymargin.solvers.run import deferred_interrupt
 from polymargin.solvers.shards.blockwise import Blockwise
 from polymargin.solvers.shards.leader import Round
 
-__all__ = ["fit_rows", "is_rows", "predict_rows", "score_rows_of"]
-
-
-def is_rows(X: Any) -> bool:
-    """Whether X is a store of rows on disk."""
-    return isinstance(X, RowStore)
+__all__ = ["fit_rows"]
 
 
 def fit_rows(estimator: Any, rows: RowStore) -> None:
@@ -30,18 +26,18 @@ def fit_rows(estimator: Any, rows: RowStore) -> None:
             for label, count in zip(labels.tolist(), counts.tolist(), strict=True):
                 mass[label] += count
     spec = linear_spec(estimator, rows.classes, mass, rows.n_features)
-    run = estimator._run()
+    run = estimator._run(())
     blockwise = Blockwise(
         rows,
         spec,
         run.stop.tol,
         run.stop.max_iter,
-        estimator._seed(),
+        run.seed,
         run.why_end,
         lambda one: _report(estimator, rows, one, blockwise, started),
     )
     started = time.perf_counter()
-    with single_threaded_libraries(), estimator._interruptible(run):
+    with single_threaded_libraries(), deferred_interrupt(run.clock):
         result = blockwise.run()
     store_parts(estimator, spec, result, rows.n_rows)
     warn_if_unfinished(result, float(estimator.tol))
@@ -59,14 +55,3 @@ def _report(
             f"read {epochs * rows.nbytes / 1e6:.0f} MB  gap about {one.relative_gap:.2e}"
         )
     return False
-
-
-def predict_rows(estimator: Any, rows: RowStore) -> np.ndarray:
-    """Labels of all rows, block after block."""
-    return np.concatenate([estimator.predict(X) for X, _ in rows.blocks()])
-
-
-def score_rows_of(estimator: Any, rows: RowStore) -> float:
-    """Share of rows whose label is predicted."""
-    right = sum(int((estimator.predict(X) == y).sum()) for X, y in rows.blocks())
-    return right / rows.n_rows
