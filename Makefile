@@ -12,7 +12,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: demo test fuzz faults coverage size lint types bench docs clean help
+.PHONY: demo test fuzz faults cluster coverage size lint types bench docs clean help
 
 demo: $(VENV)/.installed-all ## a first tour: table and polymargin-demo.html
 	$(BIN)/polymargin demo
@@ -28,6 +28,9 @@ fuzz: $(VENV)/.installed-fuzz ## fuzz every reader, model files, options and est
 
 faults: $(VENV)/.installed-test ## kills, full disks, little memory; FAULTS sets the kills per command
 	FAULTS=$${FAULTS:-50} $(BIN)/python -m pytest -q tests/faults
+
+cluster: $(VENV)/.installed-test ## training on a cluster of processes; POLYMARGIN_KILLS workers are killed
+	POLYMARGIN_KILLS=$${POLYMARGIN_KILLS:-20} $(BIN)/python -m pytest -q tests/cluster
 
 coverage: $(VENV)/.installed-test ## line coverage of the suite, table and htmlcov/
 	$(BIN)/python -m pytest -q $(PYTEST_ARGS) --cov --cov-report=term --cov-report=html
