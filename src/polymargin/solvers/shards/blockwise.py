@@ -75,7 +75,7 @@ class Blockwise:
         random = np.random.default_rng(self.seed)
         while True:
             order = random.permutation(self.source.n_blocks)
-            made = self.epoch(order)
+            made = self.epoch(order.tolist())
             reason = self.why_end(made)
             # the losses are those of the moment each block was visited: the judge decides
             if reason is not None or self.rounds[-1].relative_gap <= self.tol:
@@ -87,7 +87,7 @@ class Blockwise:
         """Visit every block once; the steps made."""
         made = 0
         for k in order:
-            shard = self._shard(int(k))
+            shard = self._shard(k)
             step = shard.advance(self.model, 1.0, _PASSES)
             shard.settle(1.0)
             self.model = self.model.plus(step.change)
