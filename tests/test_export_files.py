@@ -48,7 +48,7 @@ def test_options_and_notes(model, tmp_path):
 
 
 def test_refusals(model, tmp_path):
-    with pytest.raises(ValueError, match="ending"):
+    with pytest.raises(ValueError, match="cannot infer a format"):
         export_model(model, tmp_path / "model.txt")
     with pytest.raises(ValueError, match="to must be"):
         export_model(model, tmp_path / "model.txt", to="pmml")

@@ -193,7 +193,8 @@ def test_parameters_and_defaults():
         "n_prototypes": 5, "C": 1.0, "kernel": "linear", "intercept": "auto",
         "assignment": "annealed", "annealing": "default", "n_restarts": 1, "init": "auto",
         "tol": 1e-3, "max_iter": 100000, "max_time": None, "class_weight": None, "n_jobs": None,
-        "random_state": None, "verbose": 0, "gamma": "scale", "degree": 3, "coef0": 0.0,
+        "random_state": None, "verbose": 0, "probabilities": None, "calibration_folds": None,
+        "gamma": "scale", "degree": 3, "coef0": 0.0,
         "intercept_scaling": 1.0, "cache_mb": 1000, "solver": "auto",
         "metric": "euclidean",
     }  # fmt: skip

@@ -27,7 +27,7 @@ def test_hard_margin_of_any_size(machine, intercept, size):
     """x = +-s: w1 - w0 = 1/s for relative margins, w = 1/s for absolute ones."""
     X, y = TWO
     X = X * size
-    model = MulticlassSVC(machine=machine, intercept=intercept, C=np.inf)
+    model = MulticlassSVC(machine, C=np.inf, intercept=intercept, tol=1e-6, random_state=0)
     if intercept == "penalized" and size < 1e-8:
         with pytest.raises(ValueError, match=r"^X: its rows .* vanish beside the constant"):
             model.fit(X, y)

@@ -224,7 +224,7 @@ class MulticlassSVC(TunedClassifier):
                 f"{type(self).__name__} has no {name}: it was trained on parts of the data, whose "
                 "dual variables stayed with them; coef_ and intercept_ are the whole model."
             )
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return object.__getattribute__(self, name)  # raises what it raised before
 
     # -- fit ---------------------------------------------------------------------------------
 
