@@ -72,9 +72,7 @@ class DaskTeam(Team):
 
     def start(self) -> None:
         """Build every shard on its worker."""
-        lost = list(range(self.n_shards))
-        while lost:
-            lost = self._build(lost)
+        self.rebuild(range(self.n_shards))
 
     def rebuild(self, shards: Sequence[int]) -> None:
         lost = list(shards)

@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from polymargin.certificate.certificate import certify
-from polymargin.solvers.shards.leader import Round, RoundsResult
+from polymargin.solvers.shards.leader import Round, RoundsResult, primal_and_dual, total
 from polymargin.solvers.shards.part import LinearSpec
 from polymargin.solvers.shards.shard import Shard
 from polymargin.solvers.shards.shard_variables import Prototypes, ShardSums
@@ -96,7 +96,7 @@ class Blockwise:
             made += step.steps
             if self.why_stop():
                 break
-        primal, dual = self._values(self.sums)
+        primal, dual = primal_and_dual(self.model, self.sums)
         relative = max(primal - dual, 0.0) / primal if primal > 0.0 else 0.0
         self.rounds.append(Round(primal, dual, relative, 1.0, 1.0, made))
         return made
@@ -114,15 +114,10 @@ class Blockwise:
 
     def judged(self, status: str) -> RoundsResult:
         """The certificate of W recomputed from all dual variables: two readings of the data."""
-        parts, n_blocks = [], self.source.n_blocks
-        for k in range(n_blocks):
-            parts.append(self._shard(k).prototypes())
-        model = parts[0]
-        for part in parts[1:]:
-            model = model.plus(part)
-        self.model = model
+        n_blocks = self.source.n_blocks
+        self.model = model = total([self._shard(k).prototypes() for k in range(n_blocks)])
         sums = [self._shard(k).sums(model) for k in range(n_blocks)]
-        primal, dual = self._values(sums)
+        primal, dual = primal_and_dual(model, sums)
         n_support = sum(one.n_support for one in sums)
         return RoundsResult(model, certify(primal, dual, True), n_support, status, self.rounds)
 
@@ -132,8 +127,3 @@ class Blockwise:
         variables = None if known is None else known.toarray()
         seed = self.seed + 1_000_003 * len(self.rounds) + k
         return Shard(problem, seed, variables, self.why_stop)
-
-    def _values(self, sums: Sequence[ShardSums]) -> tuple[float, float]:
-        half = 0.5 * self.model.norm2
-        primal = half + sum(one.loss for one in sums)
-        return primal, sum(one.reward - 0.5 * one.ridge for one in sums) - half

@@ -24,6 +24,7 @@ __all__ = [
     "ShardsLostError",
     "Team",
     "line_search",
+    "primal_and_dual",
     "total",
 ]
 
@@ -204,7 +205,7 @@ class Rounds:
         A point within ``tol`` is left as it is.
         """
         steps = self.team.advance(self.model, self.sigma, self.passes)
-        primal, dual = _values(self.model, [step.before for step in steps])
+        primal, dual = primal_and_dual(self.model, [step.before for step in steps])
         relative = max(primal - dual, 0.0) / primal if primal > 0.0 else 0.0
         join = line_search(self.model, steps)
         made = sum(step.steps for step in steps)
@@ -257,13 +258,13 @@ class Rounds:
         """The certificate of W recomputed from all dual variables, in float64."""
         self.refresh()
         sums = self.team.sums(self.model)
-        primal, dual = _values(self.model, sums)
+        primal, dual = primal_and_dual(self.model, sums)
         certificate = certify(primal, dual, True)
         n_support = sum(one.n_support for one in sums)
         return RoundsResult(self.model, certificate, n_support, status, self.rounds)
 
 
-def _values(model: Prototypes, sums: Sequence[ShardSums]) -> tuple[float, float]:
+def primal_and_dual(model: Prototypes, sums: Sequence[ShardSums]) -> tuple[float, float]:
     """P and D (20.1) from the sums of all shards."""
     half = 0.5 * model.norm2
     primal = half + sum(one.loss for one in sums)
