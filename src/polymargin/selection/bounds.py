@@ -6,6 +6,7 @@ record spells out; where the published form has a slip, the record says which fo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -138,7 +139,7 @@ def margin_bound(
     constant, ours = float(q * (Q - 1 + q)), float(R)
     norm2 = view.norm2
     pair_sum, margin_sum = _pair_sums(view)
-    logs = np.log(4.0 * np.e * n) * np.log(4.0 * n) / np.log(log_base) ** 2
+    logs = np.log(4.0 * math.e * n) * np.log(4.0 * n) / np.log(log_base) ** 2
     factor = 130.0 * radius2 * logs
     confidence = float((np.log(2.0 / delta) + nodes * np.log(2.0 * n)) / np.log(log_base))
 
@@ -235,7 +236,7 @@ def growth_bound(model: Any, X: Any, y: Any, delta: float = 0.05) -> Bound:
     d = int(model.n_features_in_) + (1 if model._kernel.offset > 0.0 else 0)
     training_error = float((view.margins() <= 0.0).mean())
     orderings = (R + 0.5) * np.log(R)
-    growth = d * nodes * np.log(2.0 * np.e * n / d)
+    growth = d * nodes * np.log(2.0 * math.e * n / d)
     confidence = -np.log(delta / 4.0)
     bracket = 1.0 + orderings + growth + confidence
     deviation = float(np.sqrt(max(4.0 * bracket / n, 0.0)))
