@@ -18,7 +18,7 @@ demo: $(VENV)/.installed-all ## a first tour: table and polymargin-demo.html
 	$(BIN)/polymargin demo
 
 PYTEST_ARGS ?= -n 2
-test: $(VENV)/.installed-test ## the test suite on two cores; PYTEST_ARGS="-m 'not slow'" to choose
+test: $(VENV)/.installed-test ## the test suite on two cores
 	$(BIN)/python -m pytest -q $(PYTEST_ARGS)
 
 FUZZ_SECONDS ?= 600

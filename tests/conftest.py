@@ -1,6 +1,8 @@
 """Fixtures: small problems, real data sets where they are present."""
 
 import os
+import signal
+import time
 
 # Before anything imports scipy: without it scikit-learn silently skips its array API checks.
 os.environ["SCIPY_ARRAY_API"] = "1"
@@ -50,6 +52,38 @@ def hard_work():
     return SimpleNamespace(
         X=X, y=y, parameters={"C": 1000.0, "tol": 1e-13, "max_iter": 10**9, "random_state": 0}
     )
+
+
+class MadeUpClock:
+    """The process's clock, made up: a look at it takes a millisecond, and one look ends the work.
+
+    At the look number ``last`` (from 1) time jumps past every limit, or Ctrl-C is pressed.  What
+    happens then does not depend on the speed of the machine.
+    """
+
+    def __init__(self):
+        self.restart()
+
+    def restart(self, last=np.inf, end="max_time"):
+        self.now, self.looks, self.last, self.end = 0.0, 0, last, end
+
+    def __call__(self):
+        self.looks += 1
+        self.now += 1e-3
+        if self.looks == self.last:
+            if self.end == "interrupted":
+                signal.raise_signal(signal.SIGINT)
+            else:
+                self.now += 1e12
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A made-up clock in the place of ``time.perf_counter``."""
+    clock = MadeUpClock()
+    monkeypatch.setattr(time, "perf_counter", clock)
+    return clock
 
 
 def make_overlapping(n=60, d=5, n_classes=4, seed=1):

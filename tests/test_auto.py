@@ -1,8 +1,6 @@
 """AutoSVC: what it chooses, what it keeps, what it refuses."""
 
 import pickle
-import signal
-import threading
 import warnings
 
 import numpy as np
@@ -232,21 +230,10 @@ def test_no_time_still_gives_a_model():
     assert "not tried: time" in model.tried_["verdict"]
 
 
-def test_ctrl_c_keeps_the_best_model_so_far(monkeypatch):
+def test_ctrl_c_keeps_the_best_model_so_far(clock):
     X, y = overlapping(300)
-    from polymargin.estimators import auto_race
-
-    fit = auto_race.Race._fit
-
-    def interrupted(self, entry, number):
-        done = fit(self, entry, number)
-        if self.n_fits == 5 and done:
-            signal.raise_signal(signal.SIGINT)
-        return done
-
-    monkeypatch.setattr(auto_race.Race, "_fit", interrupted)
-    assert threading.current_thread() is threading.main_thread()
-    model = AutoSVC(n_candidates=4, random_state=0)
+    model = AutoSVC(n_candidates=4, random_state=0).fit(X, y)
+    clock.restart(clock.looks // 2, "interrupted")
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, y)
     assert model.stage_ == "race"

@@ -242,25 +242,22 @@ def test_validation_and_picture():
     assert display.figure_ is display.ax_.figure
 
 
-def test_time_limit_and_interruption(monkeypatch):
+def test_interruption(clock):
     X, y = make_overlapping(n=60)
-    from polymargin.selection.path.walk import Walk
-
-    whole = Walk.solve
-
-    def interrupted(self, *arguments):
-        knot = whole(self, *arguments)
-        self.path_run.clock.interrupted = self.shared.n_solves >= 2
-        return knot
-
-    monkeypatch.setattr(Walk, "solve", interrupted)
+    settings = {"Cs": np.geomspace(1e-3, 10.0, 9), "random_state": 0}
+    regularization_path(X, y, **settings)
+    clock.restart(clock.looks // 2, "interrupted")
     with pytest.warns(UserWarning, match="ended early"):
-        path = regularization_path(X, y, Cs=np.geomspace(1e-3, 10.0, 9), random_state=0)
+        path = regularization_path(X, y, **settings)
     assert path.status == "interrupted"
     assert len(path) == 9
     assert (path.dual <= path.primal).all()
+    assert path.converged.any()
     assert not path.converged.all()
-    monkeypatch.undo()
+
+
+def test_time_limit():
+    X, y = make_overlapping(n=60)
     with pytest.warns(UserWarning, match="ended early"):
         path = regularization_path(X, y, max_time=1e-4, random_state=0)
     assert path.status == "max_time"

@@ -72,9 +72,12 @@ def test_a_message_finds_a_clean_line(monkeypatch):
 def test_a_closed_stream_does_no_harm(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     stream = Terminal()
-    with ProgressLine("work", stream, delay=0.0):
-        stream.close = lambda: None
+    line = ProgressLine("work", stream, delay=0.0)
+    with line:
+        stream.close()
+        line.set(1, 2)
         time.sleep(0.3)
+    assert stream.closed
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,9 @@
-"""When multi-prototype fits end: budgets, Ctrl-C, restarts, seeds, threads, callbacks, messages."""
+"""When multi-prototype fits end: budgets, restarts, seeds, threads, callbacks, messages."""
 
 import os
 import subprocess
 import sys
 import threading
-import time
-import warnings
 
 import numpy as np
 import pytest
@@ -14,40 +12,10 @@ from conftest import make_overlapping
 from prototype_reference import check_model
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import GridSearchCV
-from test_stopping import PROMPT, CtrlC
 
 from polymargin import Annealing, MultiPrototypeSVC
 
 ASSIGNMENTS = ["static", "greedy", "annealed"]
-
-
-def compiled(**parameters):
-    """The same model, after a small fit: what is timed is fitting, not compiling."""
-    rng = np.random.default_rng(0)
-    model = MultiPrototypeSVC(2, **parameters)
-    warm_up = clone(model).set_params(C=1.0, tol=1e-3, max_time=None, n_restarts=1)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        warm_up.fit(rng.normal(size=(50, 30)), np.arange(50) % 5)
-    return model
-
-
-def work(hard_work, kernel):
-    n = 10000 if kernel == "linear" else 2000
-    return hard_work.X[:n], hard_work.y[:n]
-
-
-def is_usable(model, X, status):
-    assert model.status_ == status
-    assert 0 < model.certificate_.relative_gap <= 1
-    assert model.certificate_.dual <= model.certificate_.primal
-    assert model.energy_ <= model.certificate_.primal * (1 + 1e-12)
-    assert not model.stationary_
-    assert model.predict(X[:10]).shape == (10,)
-    assert model.prototype_scores(X[:10]).shape == (10, 10)
-    assert len({len(column) for column in model.history_.values()}) == 1
-    assert model.history_["primal"][-1] == model.certificate_.primal
 
 
 # -- budgets ---------------------------------------------------------------------------------------
@@ -73,19 +41,6 @@ def test_max_iter(kernel, assignment, max_iter):
     assert model.n_iter_ <= max_iter + 20
     K = ref.linear(X, X, 1.0) if kernel == "linear" else ref.rbf(X, X, 0.2)
     check_model(model, K, y, np.full(60, 100.0))
-
-
-@pytest.mark.parametrize("kernel", ["linear", "rbf"])
-@pytest.mark.parametrize("assignment", ASSIGNMENTS)
-def test_max_time(hard_work, kernel, assignment):
-    X, y = work(hard_work, kernel)
-    parameters = hard_work.parameters | {"assignment": assignment, "kernel": kernel}
-    model = compiled(max_time=0.4, **parameters)
-    start = time.perf_counter()
-    with pytest.warns(ConvergenceWarning, match="max_time"):
-        model.fit(X, y)
-    assert time.perf_counter() - start < 0.4 + PROMPT
-    is_usable(model, X, "max_time")
 
 
 @pytest.mark.parametrize("kernel", ["linear", "rbf", "precomputed"])
@@ -118,95 +73,11 @@ def test_advice_names_what_exists(hard_work):
     assert "warm_start" not in text
 
 
-@pytest.mark.parametrize("n_jobs", [1, 2])
-def test_time_limit_of_all_restarts(hard_work, n_jobs):
-    X, y = work(hard_work, "linear")
-    model = compiled(max_time=0.5, n_restarts=50, n_jobs=n_jobs, **hard_work.parameters)
-    start = time.perf_counter()
-    with pytest.warns(ConvergenceWarning, match="max_time"):
-        model.fit(X, y)
-    assert time.perf_counter() - start < 0.5 + PROMPT
-    is_usable(model, X, "max_time")
-
-
-def test_restarts_that_time_allows():
-    """Restarts that fit into the limit count; the best of them is kept."""
-    X, y = make_overlapping(n=300, d=8)
-    model = MultiPrototypeSVC(3, C=0.1, random_state=0)
-    one = clone(model).fit(X, y)
-    many = clone(model).set_params(n_restarts=10_000, max_time=0.4)
-    start = time.perf_counter()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        many.fit(X, y)
-    assert time.perf_counter() - start < 0.4 + PROMPT
-    assert many.energy_ <= one.energy_ * (1 + 1e-9)
-
-
 def test_enough_time_and_passes_change_nothing():
     X, y = make_overlapping(n=60)
     a = MultiPrototypeSVC(2, random_state=0).fit(X, y)
     b = MultiPrototypeSVC(2, random_state=0, max_time=100.0, max_iter=10**8).fit(X, y)
     np.testing.assert_array_equal(a.prototypes_, b.prototypes_)
-
-
-# -- Ctrl-C ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("kernel", "assignment"),
-    [("linear", "annealed"), ("linear", "greedy"), ("linear", "static"), ("rbf", "annealed")],
-)
-def test_ctrl_c(hard_work, kernel, assignment):
-    X, y = work(hard_work, kernel)
-    model = compiled(kernel=kernel, assignment=assignment, **hard_work.parameters)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        with CtrlC(0.4) as press, pytest.raises(KeyboardInterrupt):
-            model.fit(X, y)
-        stopped = time.perf_counter()
-        assert press.restored
-    assert stopped - press.sent < PROMPT
-    is_usable(model, X, "interrupted")
-
-
-@pytest.mark.parametrize("n_jobs", [1, 2])
-def test_ctrl_c_stops_all_restarts(hard_work, n_jobs):
-    X, y = work(hard_work, "linear")
-    model = compiled(n_restarts=6, n_jobs=n_jobs, **hard_work.parameters)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        with CtrlC(0.4) as press, pytest.raises(KeyboardInterrupt):
-            model.fit(X, y)
-        stopped = time.perf_counter()
-    assert stopped - press.sent < PROMPT
-    is_usable(model, X, "interrupted")
-
-
-def test_ctrl_c_stops_a_search(hard_work):
-    X, y = hard_work.X[:2000], hard_work.y[:2000]
-    model = compiled(**hard_work.parameters)
-    search = GridSearchCV(model, {"C": [100.0, 1000.0]}, cv=2)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        with CtrlC(0.3) as press, pytest.raises(KeyboardInterrupt):
-            search.fit(X, y)
-        stopped = time.perf_counter()
-    assert stopped - press.sent < PROMPT
-
-
-def test_ctrl_c_stops_partial_fit(hard_work):
-    X, y = work(hard_work, "linear")
-    model = MultiPrototypeSVC(2).partial_fit(X[:200], y[:200])
-    model.set_params(**hard_work.parameters)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        with CtrlC(0.3) as press, pytest.raises(KeyboardInterrupt):
-            model.partial_fit(X, y)
-        stopped = time.perf_counter()
-    assert stopped - press.sent < PROMPT
-    assert model.status_ == "interrupted"
-    assert model.predict(X[:10]).shape == (10,)
 
 
 # -- the same for a seed, any number of threads ----------------------------------------------------

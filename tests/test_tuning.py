@@ -1,10 +1,5 @@
 """Tuning by the radius-margin criterion: minima, plateaus, boxes, widths, estimator, picture."""
 
-import os
-import signal
-import threading
-import time
-
 import numpy as np
 import pytest
 from conftest import make_overlapping
@@ -218,22 +213,6 @@ def test_progress_and_limits(iris, capsys):
     with pytest.warns(ConvergenceWarning, match="max_time"):
         found = tune_radius_margin(X, y, max_time=1e-3)
     assert found.status == "max_time"
-    assert found.machine.score(X, y) > 0.3
-    X, y = make_overlapping(3000, 10, 6, seed=0)
-    started = time.perf_counter()
-    with pytest.warns(ConvergenceWarning, match="max_time"):
-        found = tune_radius_margin(X, y, max_time=1.0)
-    assert time.perf_counter() - started < 20.0
-    assert found.machine.score(X, y) > 0.3
-
-
-@pytest.mark.skipif(not hasattr(signal, "SIGINT"), reason="needs signals")
-def test_interrupt_keeps_the_best_point():
-    X, y = make_overlapping(2500, 10, 6, seed=0)
-    timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
-    found = tune_radius_margin(X, y, tol=1e-12)
-    assert found.status == "interrupted"
     assert found.machine.score(X, y) > 0.3
 
 
