@@ -28,7 +28,7 @@ def test_parameters_and_defaults():
         "coef0": 0.0, "intercept": "auto", "intercept_scaling": 1.0, "tol": 1e-3,
         "max_iter": 10000, "max_time": None, "solver": "auto", "cache_mb": 1000,
         "class_weight": None, "warm_start": False, "n_jobs": None, "random_state": None,
-        "verbose": 0, "probabilities": None, "calibration_folds": None,
+        "verbose": 0, "probabilities": None, "calibration_folds": None, "landmarks": None,
     }  # fmt: skip
     signature = inspect.signature(MulticlassSVC)
     assert {p.name: p.default for p in signature.parameters.values()} == expected

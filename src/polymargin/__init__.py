@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from polymargin.certificate.certificate import Certificate as Certificate
+    from polymargin.certificate.exact_kernel import ExactKernelBounds as ExactKernelBounds
     from polymargin.datasets.row_store import RowStore as RowStore
     from polymargin.datasets.row_store import open_rows as open_rows
     from polymargin.estimators.auto import AutoSVC as AutoSVC
@@ -74,6 +75,7 @@ _HOME = {
     "ConvexHullSVC": "estimators.convex_hull",
     "FitMonitor": "estimators.monitor",
     "DataFileError": "exceptions",
+    "ExactKernelBounds": "certificate.exact_kernel",
     "ExportModel": "export",
     "EnclosingSphere": "radius_margin.sphere",
     "IndefiniteKernelWarning": "exceptions",

@@ -63,6 +63,7 @@ class MachineSetup:
     objective: str = "accuracy"
     prefer: str = "accurate"
     budget: Any = None
+    landmarks: Any = None
 
     @property
     def is_auto(self) -> bool:
@@ -127,7 +128,13 @@ class MachineSetup:
             return MultiPrototypeSVC(**(common | prototypes | changes))
         from polymargin.estimators.multiclass import MulticlassSVC
 
-        return MulticlassSVC(**(common | {"machine": self.machine.lower()} | changes))
+        own = {"machine": self.machine.lower(), "landmarks": self._landmarks()}
+        return MulticlassSVC(**(common | own | changes))
+
+    def _landmarks(self) -> Any:
+        """A whole number from 1 on, a fraction below, or a word."""
+        whole = isinstance(self.landmarks, float) and self.landmarks >= 1
+        return int(self.landmarks) if whole else self.landmarks
 
     def _solver(self) -> Any:
         """A word, or PATTERN,SELECTION,THRESHOLD as a member of the SMO-like family."""
@@ -165,6 +172,7 @@ def _one(value: Any) -> Any:
 _OF_MACHINES = (
     *("prototypes", "C", "kernel", "gamma", "degree", "coef0", "bias", "intercept", "eta"),
     *("restarts", "annealing", "assignment", "metric", "cache_mb", "init", "solver", "offset"),
+    "landmarks",
 )
 _OF_AUTO = ("objective", "prefer", "budget", "group")
 
@@ -184,6 +192,19 @@ def _machine(options: dict[str, Any]) -> str:
     return machine
 
 
+def _check_landmarks(landmarks: Any, kernel: str, machine: str) -> None:
+    if landmarks is None:
+        return
+    if machine in ("MP", "HULL"):
+        raise click.UsageError(
+            f"--landmarks is for machines with one prototype per class (-m CS), not -m {machine}."
+        )
+    if kernel == "linear":
+        raise click.UsageError("--landmarks is for a kernel with a width: add -k rbf.")
+    if isinstance(landmarks, float) and landmarks > 1 and landmarks != int(landmarks):
+        raise click.UsageError(f"--landmarks must be a whole number or a part, got {landmarks:g}.")
+
+
 def take_machine_setup(options: dict[str, Any]) -> MachineSetup:
     """Remove the options of the machine from all options; refuse those that do not fit together."""
     machine = _machine(options)
@@ -195,6 +216,7 @@ def take_machine_setup(options: dict[str, Any]) -> MachineSetup:
         raise click.UsageError("--eta is for -m HULL.")
     if options["offset"] != "center" and machine != "HULL":
         raise click.UsageError("--offset is for -m HULL.")
+    _check_landmarks(options["landmarks"], options["kernel"], machine)
     if options["init"] != "auto" and machine != "MP":
         raise click.UsageError(f"--init is for -m MP, not for -m {machine}.")
     if machine == "HULL" and options["C"] not in ("auto", ["auto"]):

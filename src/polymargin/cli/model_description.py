@@ -71,7 +71,8 @@ def model_record(model: Any) -> dict[str, Any]:
     if hasattr(classifier, "eta_"):
         record["eta"] = float(classifier.eta_)
     if hasattr(classifier, "support_"):
-        record["n_support"] = len(classifier.support_)
+        has_landmarks = getattr(classifier, "landmarks", None) is not None
+        record["n_landmarks" if has_landmarks else "n_support"] = len(classifier.support_)
     if hasattr(classifier, "intercept_"):
         record["prediction_bytes"] = model_bytes(classifier)
     if hasattr(classifier, "certificate_"):

@@ -250,6 +250,9 @@ def machine_options(
                      "PATTERN,SELECTION,THRESHOLD, such as opt-kkt,bmg,mean."),
         click.option("--offset", type=click.Choice(["center", "kkt"]), default="center",
                      show_default=True, help="HULL: where scores are measured from."),
+        click.option("--landmarks", type=Number(("auto",)), help="Approximate kernel by so "
+                     "many training rows (below 1: a part of them): fast on many rows, and the "
+                     "size of the model is fixed."),
         click.option("--cache-mb", type=Number(), default=1000.0, show_default=True,
                      help="Memory for kernel values."),
         click.option("--scale", type=click.Choice(SCALES), default="auto", help="Scaling of the "

@@ -45,6 +45,7 @@ class Prepared(NamedTuple):
     kernel: Kernel
     data: Any
     norms: np.ndarray | None = None
+    span: Any = None
 
 
 class LargeMarginClassifier(

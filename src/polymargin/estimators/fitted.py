@@ -26,7 +26,16 @@ __all__ = ["Attributes", "ModelParts", "model_parts", "store", "support_vectors"
 Attributes = Callable[[DualPoint, Judgement | None], dict[str, Any]]
 """Makes the fitted attributes of a dual point; without a judgement, those of a check on the way."""
 
-_OPTIONAL = ("coef_", "intercept_", "prototypes_", "center_", "metric_", "bias_is_unique_")
+_OPTIONAL = (
+    "coef_",
+    "intercept_",
+    "prototypes_",
+    "center_",
+    "metric_",
+    "bias_is_unique_",
+    "exact_kernel_",
+    "_landmark_duals",
+)
 
 
 class ModelParts(NamedTuple):

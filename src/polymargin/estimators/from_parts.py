@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from polymargin.estimators.endings import unfinished
+from polymargin.estimators.landmark_training import check_landmarks
 from polymargin.estimators.multiclass import MulticlassSVC
 from polymargin.exceptions import warn_user
 from polymargin.problem.kernels import Kernel
@@ -54,6 +55,7 @@ def linear_spec(
 
 
 def _refuse(estimator: MulticlassSVC) -> None:
+    check_landmarks(estimator.landmarks, estimator.kernel, is_tuned=False)
     if estimator.kernel != "linear":
         raise ValueError(
             f"kernel={estimator.kernel!r} cannot be trained in parts, which keep explicit "

@@ -26,6 +26,7 @@ from polymargin.estimators.fitted import (
     support_vectors,
     warn_of_outcome,
 )
+from polymargin.estimators.landmark_training import LandmarkSpan, check_landmarks
 from polymargin.estimators.tuned_parameters import TunedClassifier
 from polymargin.estimators.units import Units
 from polymargin.exceptions import warn_user
@@ -35,6 +36,7 @@ from polymargin.problem.problem import Problem, row_blocks
 from polymargin.problem.scales import refused_if_inexact
 from polymargin.solvers import find_method, solve
 from polymargin.solvers.history import Check, PatternCheck
+from polymargin.solvers.run import Run
 from polymargin.solvers.smo.pattern_smo import PatternSMO
 from polymargin.solvers.working_sets import WorkingSets
 
@@ -110,6 +112,13 @@ class MulticlassSVC(TunedClassifier):
     calibration_folds : int or None, default=None
         Number of the folds for these scores (None: 5 if they are needed).  A number also keeps
         them with the fold models, from which ``predict_set`` makes sets without further data.
+    landmarks : int, float, "auto" or None, default=None
+        Approximate kernel: prototypes are kernel expansions over this many training rows (a float:
+        this part of all rows; "auto": 10 sqrt(n_samples), at most 2000 and what ``cache_mb``
+        holds), chosen by randomly pivoted Cholesky.  The machine is solved by the linear engine
+        in their span; model size and prediction cost depend on their number only.  Fewer are
+        chosen where the kernel matrix has no further rank, or where half of ``max_time`` is over.
+        None: the exact kernel.
 
     Attributes
     ----------
@@ -127,7 +136,13 @@ class MulticlassSVC(TunedClassifier):
         Empty for a precomputed kernel.
     dual_coef_ : ndarray of shape (n_support, n_classes)
         Their coefficients tau; M_r = sum_i tau_ir phi(x_i).  With a free intercept every column
-        sums to zero.
+        sums to zero.  With landmarks, ``support_``, ``support_vectors_`` and ``dual_coef_`` are the
+        landmarks and their coefficients in the prototypes, not dual variables.
+    landmark_indices_, landmarks_
+        With landmarks: their rows in the X given to fit, ascending, and those rows.
+    exact_kernel_ : ExactKernelBounds
+        With landmarks: ``primal, dual, relative_gap, rest, score_rounding``, what the fit proves
+        about the machine of the exact kernel; ``certificate_`` is that of the machine in the span.
     bias_is_unique_ : bool
         Free intercept only: whether no other intercept is as good (up to the accuracy of the
         model); where one is, ``intercept_`` is the best one of least norm.
@@ -173,6 +188,7 @@ class MulticlassSVC(TunedClassifier):
     """
 
     _knows_free_intercept = True
+    _landmark_duals: tuple[np.ndarray, np.ndarray] | None = None
 
     def __init__(
         self,
@@ -196,6 +212,7 @@ class MulticlassSVC(TunedClassifier):
         verbose: int = 0,
         probabilities: str | None = None,
         calibration_folds: int | None = None,
+        landmarks: int | float | str | None = None,
     ) -> None:
         self.machine = machine
         self.C = C
@@ -217,6 +234,7 @@ class MulticlassSVC(TunedClassifier):
         self.verbose = verbose
         self.probabilities = probabilities
         self.calibration_folds = calibration_folds
+        self.landmarks = landmarks
 
     def __getattr__(self, name: str) -> Any:
         if name in ("support_", "support_vectors_", "dual_coef_") and "n_support_" in vars(self):
@@ -225,6 +243,22 @@ class MulticlassSVC(TunedClassifier):
                 "dual variables stayed with them; coef_ and intercept_ are the whole model."
             )
         return object.__getattribute__(self, name)  # raises what it raised before
+
+    @property
+    def landmarks_(self) -> Any:
+        """Rows whose kernel functions the prototypes are made of."""
+        self._check_has_landmarks("landmarks_")
+        return self.support_vectors_
+
+    @property
+    def landmark_indices_(self) -> np.ndarray:
+        """Their numbers in the X given to fit, ascending."""
+        self._check_has_landmarks("landmark_indices_")
+        return self.support_
+
+    def _check_has_landmarks(self, name: str) -> None:
+        if "exact_kernel_" not in vars(self):
+            raise AttributeError(f"{type(self).__name__} was not fitted with landmarks: no {name}.")
 
     # -- fit ---------------------------------------------------------------------------------
 
@@ -286,18 +320,24 @@ class MulticlassSVC(TunedClassifier):
         self._tune(X, y, sample_weight)
         ready = self._prepare(machine, X, y, sample_weight)
         problem = self._problem(machine, ready, ready.label, np.arange(len(ready.classes)))
+        kind = PatternCheck if isinstance(self.solver, PatternSMO) else Check
+        run = self._run((), kind)
+        ready, problem = self._in_span(ready, problem, run)
         find_method(problem, self.solver)
         start = self._warm_start_point(ready, problem)
         alpha = alpha if self._tuned is None else self._tuned.alpha
         start = start if alpha is None else DualPoint.from_dense(problem, -alpha)
         attributes = self._fitted_attributes(ready, problem)
         reporter = FitReporter(self, ready.X, ready.y, sample_weight, attributes)
-        kind = PatternCheck if isinstance(self.solver, PatternSMO) else Check
         units = Units(problem)
-        run = self._run(units.watchers(reporter.watchers), kind)
+        run.watched_by(units.watchers(reporter.watchers), kind)
         with single_threaded_libraries(), refused_if_inexact(units.problem):
             solution = solve(units.problem, run, units.entered(start), self.solver)
-        store(self, units.left(solution), attributes)
+        solution = units.left(solution)
+        store(self, solution, attributes)
+        if ready.span is not None:
+            with single_threaded_libraries():
+                self.exact_kernel_ = ready.span.bounds(self, solution)
         self.C_, self.gamma_ = float(self._chosen()[0]), ready.kernel.gamma
         interrupted = self._tuned is not None and self._tuned.interrupted
         self._tuned = None
@@ -319,12 +359,26 @@ class MulticlassSVC(TunedClassifier):
                 f"a WorkingSets, got {self.solver!r}."
             )
         self._check_tuning(machine)
+        check_landmarks(self.landmarks, self.kernel, bool(self._tuned_parameters()))
         return machine
+
+    def _in_span(self, ready: Prepared, problem: Problem, run: Run) -> tuple[Prepared, Problem]:
+        """The problem in the span of landmarks, where they are asked for."""
+        if self.landmarks is None:
+            return ready, problem
+        with single_threaded_libraries():
+            span = LandmarkSpan(problem, self.landmarks, run, int(self.verbose))
+        return ready._replace(span=span), span.problem
 
     def _warm_start_point(self, ready: Prepared, problem: Problem) -> DualPoint | None:
         """The last dual point within the present caps, if there is one."""
         if not self.warm_start or not hasattr(self, "dual_coef_"):
             return None
+        support, duals = self.support_, self.dual_coef_
+        if "exact_kernel_" in vars(self):
+            if self._landmark_duals is None:
+                return None
+            support, duals = self._landmark_duals
         n = ready.X.shape[0]
         if n != self._n_train or not np.array_equal(ready.classes, self.classes_):
             warn_user(
@@ -334,7 +388,7 @@ class MulticlassSVC(TunedClassifier):
             )
             return None
         T = np.zeros((n, len(ready.classes)))
-        T[self.support_] = self.dual_coef_
+        T[support] = duals
         return DualPoint.from_coefficients(problem, T[ready.kept])
 
     def _fold_estimator(
@@ -342,7 +396,7 @@ class MulticlassSVC(TunedClassifier):
     ) -> MulticlassSVC:
         """A copy for some training rows that starts from their dual variables."""
         model: MulticlassSVC = super()._fold_estimator(train, y, weight).set_params(C=self.C_)
-        if np.array_equal(np.unique(y), self.classes_):
+        if self.landmarks is None and np.array_equal(np.unique(y), self.classes_):
             place = np.full(self._n_train, -1)
             place[train] = np.arange(len(train))
             at = place[self.support_]
@@ -358,11 +412,18 @@ class MulticlassSVC(TunedClassifier):
             support, T, W, intercept = model_parts(problem, ready, point, judgement)
             found: dict[str, Any] = {
                 "classes_": ready.classes,
+                "_kernel": ready.kernel,
+                "_n_train": ready.X.shape[0],
+            }
+            if ready.span is not None:
+                W = ready.span.prototypes(point.support, T) if W is None else W
+                found |= ready.span.attributes(ready, W)
+                found["_landmark_duals"] = (support, T) if self.warm_start else None
+                return found | {"intercept_": intercept}
+            found |= {
                 "support_": support,
                 "dual_coef_": T,
                 "support_vectors_": support_vectors(ready, support),
-                "_kernel": ready.kernel,
-                "_n_train": ready.X.shape[0],
             }
             if ready.kernel.name == "precomputed":
                 found["_prototype_gram"] = _prototype_gram(ready.X, support, T)

@@ -117,7 +117,8 @@ def _kernel_sentence(last: Any) -> str:
     }.get(kernel.name, "")
     text = f"{kernel.name} ({settings})" if settings else kernel.name
     if hasattr(last, "support_"):
-        text += f"; {len(last.support_):,} support vectors"
+        kind = "support vectors" if getattr(last, "landmarks", None) is None else "landmarks"
+        text += f"; {len(last.support_):,} {kind}"
     return text
 
 

@@ -133,6 +133,8 @@ def _left_out(parts: Parts, Z: Any, y: Any) -> Ground | None:
             )
     machine = find_machine(last.machine)
     n = getattr(last, "_n_train", 0)
+    if getattr(last, "landmarks", None) is not None:
+        return None  # its dual variables are not kept
     if not n or not machine.has_rivals or last._intercept_kind(machine) == "free":
         return None
     most = len(last.support_) / n

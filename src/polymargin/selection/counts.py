@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from polymargin.estimators.convex_hull import ConvexHullSVC
 from polymargin.estimators.inspection import dissect, model_space
+from polymargin.estimators.landmark_training import refuse_landmarks
 from polymargin.estimators.multi_prototype import MultiPrototypeSVC
 from polymargin.estimators.multiclass import MulticlassSVC
 from polymargin.problem.machines import find_machine
@@ -114,6 +115,7 @@ def leave_one_out_count(model: Any, X: Any, y: Any) -> LeaveOneOutCount:
             "model must be a fitted MulticlassSVC, MultiPrototypeSVC or ConvexHullSVC, got "
             f"{model!r}."
         )
+    refuse_landmarks(model, "leave_one_out_count")
     check_is_fitted(model)
     y = column_or_1d(y)
     n = _n_train(model)

@@ -13,6 +13,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from polymargin.estimators.geometry import geometric_margins, prototype_products
+from polymargin.estimators.landmark_training import refuse_landmarks
 from polymargin.estimators.multiclass import MulticlassSVC
 from polymargin.problem.machines import find_machine
 
@@ -78,6 +79,7 @@ def dual_variables(model: MulticlassSVC, X: Any, y: Any) -> DualVariables:
     name = find_machine(model.machine).name if isinstance(model, MulticlassSVC) else None
     if name not in _MACHINES:
         raise ValueError(f"model must be a MulticlassSVC with a machine of {_MACHINES}.")
+    refuse_landmarks(model, "dual_variables")
     check_is_fitted(model)
     scores, label = model._labelled_scores(X, y)
     n, Q = scores.shape

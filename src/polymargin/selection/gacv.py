@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import _check_sample_weight
 
+from polymargin.estimators.landmark_training import refuse_landmarks
 from polymargin.estimators.multiclass import MulticlassSVC
 from polymargin.problem.kernels import squared_norms
 from polymargin.problem.machines import find_machine
@@ -76,6 +77,7 @@ def gacv(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> GACV:
             "estimator must be a MulticlassSVC with machine='llw': GACV is derived from its loss, "
             f"got {estimator!r}."
         )
+    refuse_landmarks(estimator, "GACV")
     if np.isinf(estimator.C):
         raise ValueError("estimator: GACV needs a finite C; a hard margin has no losses.")
     model = estimator

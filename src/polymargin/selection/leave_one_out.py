@@ -37,6 +37,7 @@ from sklearn.utils.validation import (
 from polymargin.compiled.threads import single_threaded_libraries
 from polymargin.estimators.base import Prepared
 from polymargin.estimators.fitted import store
+from polymargin.estimators.landmark_training import refuse_landmarks
 from polymargin.estimators.multiclass import MulticlassSVC
 from polymargin.exceptions import warn_user
 from polymargin.problem.encoding import encode
@@ -261,6 +262,7 @@ class _WarmRefits(_Refits):
         refit_gamma: bool,
         run: Run,
     ) -> None:
+        refuse_landmarks(estimator, "leave_one_out")
         model = clone(estimator)
         self.model = model
         self.run = run.part(seed=model._seed(), cache_mb=float(model.cache_mb))

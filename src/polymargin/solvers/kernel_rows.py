@@ -257,7 +257,8 @@ class WorkingData:
         if self.norms is not None:
             self.norms = self.norms[positions]
 
-    def block(self, positions: np.ndarray, columns: slice) -> np.ndarray:
+    def block(self, positions: Any, columns: Any) -> np.ndarray:
+        """Kernel values between positions, each given by a slice or by numbers."""
         kernel = self.kernel
         if self.X is None:
             return kernel.block(self.problem.X[self.ids[positions]], self.ids[columns], None, None)

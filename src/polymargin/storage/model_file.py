@@ -56,6 +56,7 @@ _OWN = frozenset(
     for name in (
         "problem.annealing.Annealing",
         "certificate.certificate.Certificate",
+        "certificate.exact_kernel.ExactKernelBounds",
         "estimators.auto.AutoSVC",
         "tables.table_columns.TableColumns",
         "estimators.convex_hull.ConvexHullSVC",

@@ -113,10 +113,13 @@ class Shared:
             self.ready = self.estimator._prepare(machine, X, y, sample_weight)
             own, self.prototype_class = self._assignment(template)
         self.plain = self.estimator._problem(machine, self.ready, own, self.prototype_class)
+        cache_mb, seed = float(settings["cache_mb"]), self.estimator._seed()
+        part = run.part(seed=seed, cache_mb=cache_mb)
+        if isinstance(template, MulticlassSVC):
+            self.ready, self.plain = self.estimator._in_span(self.ready, self.plain, part)
         self.weight = self.ready.cap.copy()
         self.validation = self._validation(X_val, y_val)
-        cache_mb, seed = float(settings["cache_mb"]), self.estimator._seed()
-        self.solver = PathSolver(self.plain, run.part(seed=seed, cache_mb=cache_mb))
+        self.solver = PathSolver(self.plain, part)
         self.problem: Problem = self.solver.problem
 
     def _assignment(self, template: MultiPrototypeSVC) -> tuple[np.ndarray, np.ndarray]:
@@ -157,6 +160,8 @@ class Shared:
             raise ValueError(
                 f"y_val has {len(labels)} labels for {checked.shape[0]} rows of X_val."
             )
+        if self.ready.span is not None:
+            checked = self.ready.span.transform(checked, self.ready)
         return checked, labels
 
     def set_C(self, C: float) -> None:
@@ -169,6 +174,8 @@ class Shared:
         problem = self.problem.changed(cap=point.C * self.weight)
         solution = self.solution(point, problem, float(model.tol))
         store(model, solution, model._fitted_attributes(ready, problem))
+        if ready.span is not None:
+            model.exact_kernel_ = ready.span.bounds(model, solution)
         model.n_features_in_ = self.estimator.n_features_in_
         if hasattr(self.estimator, "feature_names_in_"):
             model.feature_names_in_ = self.estimator.feature_names_in_
@@ -359,6 +366,8 @@ class Walk:
         if knot.W is not None:
             return np.asarray(X @ knot.W.T)
         support, T = knot.coefficients()
+        if shared.ready.span is not None:
+            return np.asarray(X @ shared.ready.span.prototypes(support, T).T)
         support = shared.ready.kept[support]
         kernel = replace(shared.ready.kernel, offset=0.0)
         is_given = kernel.name == "precomputed"
