@@ -17,6 +17,7 @@ from benchmarks import (
     prototypes,
     radius,
     rbf,
+    shards,
 )
 from benchmarks.options import Options
 from benchmarks.report import Report, publish
@@ -35,6 +36,7 @@ BENCHMARKS: dict[str, Callable[[Options], Report]] = {
     "radius": radius.run,
     "auto": auto.run,
     "probabilities": probabilities.run,
+    "shards": shards.run,
 }
 
 

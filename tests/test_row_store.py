@@ -8,9 +8,10 @@ import scipy.sparse as sp
 from sklearn.datasets import dump_svmlight_file
 
 from polymargin import MACHINES, DataFileError, MulticlassSVC
-from polymargin.datasets.row_store import RowStore, bytes_of, open_rows
+from polymargin.datasets.row_store import RowStore, bytes_of
 from polymargin.solvers.shards.blockwise import Blockwise
 from polymargin.solvers.shards.part import LinearSpec
+from polymargin.tables.large_tables import open_rows
 
 N, D, Q, C = 400, 5, 3, 0.05
 

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from polymargin.certificate.certificate import Certificate as Certificate
     from polymargin.certificate.exact_kernel import ExactKernelBounds as ExactKernelBounds
     from polymargin.datasets.row_store import RowStore as RowStore
-    from polymargin.datasets.row_store import open_rows as open_rows
     from polymargin.estimators.auto import AutoSVC as AutoSVC
     from polymargin.estimators.convex_hull import ConvexHullSVC as ConvexHullSVC
     from polymargin.estimators.monitor import FitMonitor as FitMonitor
@@ -63,6 +62,7 @@ if TYPE_CHECKING:
     from polymargin.solvers.working_sets import WorkingSets as WorkingSets
     from polymargin.storage.model_file import load as load
     from polymargin.storage.model_file import save as save
+    from polymargin.tables.large_tables import open_rows as open_rows
 
 __version__ = "0.1.0"
 
@@ -87,7 +87,7 @@ _HOME = {
     "MulticlassSVC": "estimators.multiclass",
     "NotSeparableWarning": "exceptions",
     "RowStore": "datasets.row_store",
-    "open_rows": "datasets.row_store",
+    "open_rows": "tables.large_tables",
     "PatternSMO": "solvers.smo.pattern_smo",
     "WorkingSets": "solvers.working_sets",
     "calibrate": "explanation.prediction_sets",

@@ -12,6 +12,7 @@ __all__ = [
     "known_categories",
     "prepare_columns",
     "reading_kinds",
+    "say_plan",
     "takes_raw_columns",
 ]
 
@@ -110,14 +111,19 @@ def _plan(found: Any, kinds: dict[str, str]) -> None:
         plan = plan_columns(found.columns, {n: k for n, k in kinds.items() if k != "ignore"})
     except ValueError as error:
         raise ToolError(str(error)) from error
+    say_plan(plan)
+    found.X = plan.matrix(found.columns)
+    found.feature_names = [column.name for column in plan.kept]
+    found.plan = plan
+
+
+def say_plan(plan: Any) -> None:
+    """Print what becomes of the columns."""
     rows = plan.rows()
     say(table(rows[: _SHOWN_COLUMNS + 1]))
     if len(rows) > _SHOWN_COLUMNS + 1:
         say(f"... and {len(rows) - 1 - _SHOWN_COLUMNS} more columns")
     say("(another plan: --numeric, --categorical, --text, --ignore, or --columns FILE)")
-    found.X = plan.matrix(found.columns)
-    found.feature_names = [column.name for column in plan.kept]
-    found.plan = plan
 
 
 def _frame(found: Any) -> Any:

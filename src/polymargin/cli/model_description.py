@@ -195,6 +195,8 @@ def model_text(record: dict[str, Any], header: dict[str, Any]) -> str:
         rows.append(["energy", f"{record['energy']:.8g}"])
     if "n_support" in record:
         rows.append(["support vectors", str(record["n_support"])])
+    if header.get("trained_rows") is not None:
+        rows.append(["trained on", f"{header['trained_rows']} rows"])
     if "prediction_bytes" in record:
         rows.append(["for prediction", size_text(record["prediction_bytes"])])
     rows += [

@@ -13,6 +13,7 @@ from polymargin.cli.messages import be_quiet
 __all__ = [
     "data_argument",
     "data_options",
+    "large_data_options",
     "machine_options",
     "output_options",
     "take_data_options",
@@ -125,6 +126,26 @@ def training_options(command: Command) -> Command:
     for option in reversed(_COLUMN_OPTIONS):
         command = option(command)
     return data_options(command)
+
+
+_LARGE_OPTIONS = (
+    click.option("--memory", metavar="SIZE", help="Train on all rows of DATA with about this "
+                 "memory, such as 1GB: rows are converted to blocks on disk once and visited block "
+                 "after block.  Linear machines; DATA may also be a folder, or .npy with --label "
+                 "LABELS.npy."),
+    click.option("--scratch", metavar="DIR", help="Folder for these blocks; kept, and used again "
+                 "while DATA is the same.  Default: a temporary one."),
+    click.option("--cluster", metavar="ADDRESS", help="Train on a Dask cluster: tcp://HOST:PORT, "
+                 "or local:N for N processes here.  Workers must see --scratch."),
+)  # fmt: skip
+LARGE_NAMES = ("memory", "scratch", "cluster")
+
+
+def large_data_options(command: Command) -> Command:
+    """Where rows do not fit into memory."""
+    for option in reversed(_LARGE_OPTIONS):
+        command = option(command)
+    return command
 
 
 def take_data_options(options: dict[str, Any]) -> dict[str, Any]:

@@ -20,11 +20,13 @@ def name_features(fitted: Any, found: Any) -> None:
     first.feature_names_in_ = np.array(found.feature_names, dtype=object)
 
 
-def write(model: Any, output: str, found: Any) -> int:
+def write(model: Any, output: str, found: Any, trained_rows: int | None = None) -> int:
     """Write the model file; its size comes back."""
     from polymargin.storage.model_file import write_model
 
     extra = {"label_name": found.label_name, "zero_based": found.zero_based}
+    if trained_rows is not None:
+        extra["trained_rows"] = trained_rows
     with progress(f"writing {output}"), writing(output):
         return write_model(model, output, extra)
 
@@ -88,6 +90,8 @@ def summary_text(record: dict[str, Any]) -> str:
         rows.append(["training error", f"{100 * record['training_error']:.2f} %"])
     if "cross_validation" in record:
         rows.append(["cross-validation", f"{100 * record['cross_validation']['error']:.2f} %"])
+    if "trained_rows" in record:
+        rows.append(["trained on", f"{record['trained_rows']} of {record['rows']} rows"])
     rows.append(["certificate", certificate_words(record)])
     rows.append(["", CERTIFICATE_MEANING])
     if "prediction_bytes" in record:

@@ -147,6 +147,9 @@ class FitProgress:
         """Note a check."""
         gap = float(check.relative_gap)
         self.detail = f"gap {gap:.1e}" if math.isfinite(gap) else ""
+        read = getattr(check, "bytes_read", None)
+        if read is not None:
+            self.detail = f"{read / 1e6:.0f} MB read, pass {check.iteration}  {self.detail}"
         temperature = getattr(check, "temperature", 0.0)
         if temperature > 0.0 and self.temperatures is not None and len(self.temperatures):
             colder = int((self.temperatures >= temperature).sum())

@@ -13,7 +13,8 @@ import numpy as np
 from distributed import Client, get_client
 
 from polymargin.dask.dask_team import DaskTeam
-from polymargin.dask.worker_shards import as_part
+from polymargin.dask.worker_shards import as_part, stored_part
+from polymargin.datasets.row_store import RowStore
 from polymargin.estimators.from_parts import linear_spec, store_parts, warn_if_unfinished
 from polymargin.estimators.multiclass import MulticlassSVC
 from polymargin.problem.machines import Machine
@@ -85,6 +86,8 @@ verbose
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
+        probabilities: str | None = None,
+        calibration_folds: int | None = None,
         client: Client | None = None,
         classes: Any = None,
         checkpoint: Any = None,
@@ -108,6 +111,8 @@ verbose
             n_jobs=n_jobs,
             random_state=random_state,
             verbose=verbose,
+            probabilities=probabilities,
+            calibration_folds=calibration_folds,
         )
         self.client = client
         self.classes = classes
@@ -118,12 +123,13 @@ verbose
 
     # -- fit ---------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> DaskMulticlassSVC:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> DaskMulticlassSVC:
         """Train on dask arrays (dense or CSR chunks) or data frames.
 
         Parameters
         ----------
-        X : dask array or data frame of shape (n_samples, n_features)
+        X : dask array or data frame of shape (n_samples, n_features), or RowStore
+            A ``RowStore`` has its labels; its folder must be one that all workers see.
         y : dask array or series of shape (n_samples,)
         sample_weight : dask array or None
             Partitioned as X and y are.
@@ -217,6 +223,8 @@ verbose
 
 def _partitions(X: Any, y: Any, weight: Any) -> list[Any]:
     """Delayed (rows, labels, weights), partition by partition."""
+    if isinstance(X, RowStore):
+        return [dask.delayed(stored_part)(X, k) for k in range(X.n_blocks)]
     columns = [_delayed(X, "X"), _delayed(y, "y")]
     if weight is not None:
         columns.append(_delayed(weight, "sample_weight"))

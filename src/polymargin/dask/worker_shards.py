@@ -13,12 +13,13 @@ import numpy as np
 import scipy.sparse as sp
 
 from polymargin.compiled.threads import single_threaded_libraries
+from polymargin.datasets.row_store import RowStore
 from polymargin.problem.problem import Problem
 from polymargin.solvers.shards.part import LinearSpec, fingerprint
 from polymargin.solvers.shards.shard import Shard
 from polymargin.storage.atomic import atomic_file
 
-__all__ = ["Built", "Lost", "as_part", "build", "call", "drop"]
+__all__ = ["Built", "Lost", "as_part", "build", "call", "drop", "stored_part"]
 
 
 class _Held(NamedTuple):
@@ -50,6 +51,12 @@ def as_part(X: Any, y: Any, weight: Any = None) -> tuple[Any, Any, Any]:
     if hasattr(weight, "to_numpy"):
         weight = weight.to_numpy()
     return X, np.asarray(y).reshape(-1), weight
+
+
+def stored_part(rows: RowStore, k: int) -> tuple[Any, Any, Any]:
+    """One block of rows on disk."""
+    X, y = rows.load(k)
+    return X, y, None
 
 
 def build(

@@ -1,31 +1,31 @@
-"""Blocks of rows from files of any size: ``.npy``, Parquet, CSV and LIBSVM."""
+"""Blocks of rows from ``.npy`` and LIBSVM files of any size, and what identifies a source."""
 
 from __future__ import annotations
 
 import glob
 import hashlib
 import os
-import shutil
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from polymargin.datasets.duckdb_session import quoted_name, quoted_text
 from polymargin.exceptions import DataFileError
 
-__all__ = ["blocks_of", "fingerprint_of"]
+__all__ = ["files_of", "fingerprint_of", "is_zero_based", "libsvm_blocks", "npy_blocks"]
 
 Block = tuple[Any, np.ndarray, list[str]]
 _MOST_FEATURES = 2**31 - 1  # a part of a LIBSVM file does not know the width of the others
+_FOLDER_SUFFIXES = (".parquet", ".pq", ".csv", ".csv.gz")  # the first kind that a folder has counts
+_FEATURE_ZERO = re.compile(rb"[ \t]0+:")
 _SAMPLE = 1 << 20  # bytes at both ends of a file that its checksum covers
 
 
-def fingerprint_of(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Names, sizes, times and a checksum of both ends of the files of a path or glob."""
-    files = _files(path)
+def fingerprint_of(files: Sequence[Path]) -> dict[str, Any]:
+    """Names, sizes, times and a checksum of both ends of files."""
     digest = hashlib.sha256()
     for file in files:
         with open(file, "rb") as stream:
@@ -40,47 +40,73 @@ def fingerprint_of(path: str | os.PathLike[str]) -> dict[str, Any]:
     }
 
 
-def _files(path: str | os.PathLike[str]) -> list[Path]:
+def files_of(path: Any) -> list[Path]:
+    """The files of a path, a glob, a folder of tables, or of several of them, by name."""
+    if isinstance(path, list | tuple):
+        return [file for one in path for file in files_of(one)]
     text = os.fspath(path)
     if os.path.isdir(text):
-        found = sorted(Path(text).rglob("*.parquet"))
+        found: list[Path] = []
+        for suffix in _FOLDER_SUFFIXES:
+            found = found or sorted(Path(text).rglob(f"*{suffix}"))
     else:
         found = [Path(text)] if os.path.exists(text) else sorted(map(Path, glob.glob(text)))
     if not found:
-        raise DataFileError(f"{text}: no such file; check the path.")
+        what = "a folder without Parquet or CSV files" if os.path.isdir(text) else "no such file"
+        raise DataFileError(f"{text}: {what}; check the path.")
     return found
 
 
-def blocks_of(
-    path: str | os.PathLike[str], label: Any, block_bytes: int, dtype: np.dtype[Any], folder: Path
+def npy_blocks(
+    files: Sequence[Path], label: Any, block_bytes: int, dtype: np.dtype[Any]
 ) -> Iterator[Block]:
-    """Blocks of at most ``block_bytes``, in the order of the files."""
-    files = _files(path)
-    suffix = files[0].suffix.lower()
-    if suffix == ".npy":
-        return _npy_blocks(files, label, block_bytes, dtype)
-    if suffix in (".svm", ".libsvm", ".svmlight"):
-        return _libsvm_blocks(files, block_bytes, dtype)
-    return _table_blocks(files, label, block_bytes, dtype, folder)
-
-
-def _npy_blocks(
-    files: list[Path], label: Any, block_bytes: int, dtype: np.dtype[Any]
-) -> Iterator[Block]:
-    X = np.load(files[0], mmap_mode="r")
-    if len(files) > 1 or X.ndim != 2:
-        raise DataFileError(f"{files[0]}: give one .npy file with a matrix of rows.")
+    """Blocks of dense rows of a matrix, with the labels of another file."""
+    if len(files) > 1:
+        raise DataFileError(f"{files[1]}: give one .npy file with a matrix of rows.")
     if label is None or not str(label).endswith(".npy"):
         raise DataFileError(f"{files[0]}: give the .npy file of the labels as label.")
-    y = np.load(Path(os.fspath(label)), mmap_mode="r")
-    if y.shape != (len(X),):
-        raise DataFileError(f"{label}: has shape {y.shape}, but there are {len(X)} rows.")
+    X, y = _NpyFile(files[0]), _NpyFile(Path(os.fspath(label)))
+    if len(X.shape) != 2:
+        raise DataFileError(f"{files[0]}: must hold a matrix of rows, its shape is {X.shape}.")
+    if y.shape != X.shape[:1]:
+        raise DataFileError(f"{label}: has shape {y.shape}, but there are {X.shape[0]} rows.")
     size = max(1, block_bytes // (dtype.itemsize * max(1, X.shape[1])))
-    for start in range(0, len(X), size):
-        rows = slice(start, start + size)
-        block = np.ascontiguousarray(X[rows], dtype=dtype)
+    for start in range(0, X.shape[0], size):
+        block = np.ascontiguousarray(X.rows(start, size), dtype=dtype)
         _check_finite(block, files[0], start)
-        yield block, np.array(y[rows]), []
+        yield block, y.rows(start, size), []
+
+
+class _NpyFile:
+    """Rows of a ``.npy`` file, read rather than mapped.
+
+    A map of the whole file would count against a limit on the address space.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            with open(path, "rb") as file:
+                major, _ = np.lib.format.read_magic(file)
+                read = np.lib.format
+                header = read.read_array_header_1_0 if major == 1 else read.read_array_header_2_0
+                self.shape, is_by_columns, self.dtype = header(file)
+                self.offset = file.tell()
+            if self.dtype.hasobject:
+                raise ValueError("it holds Python objects")
+        except (ValueError, OSError) as error:
+            raise DataFileError(f"{path}: is no readable .npy file ({error}).") from error
+        self.whole = np.load(path, mmap_mode="r") if is_by_columns and len(self.shape) > 1 else None
+
+    def rows(self, start: int, count: int) -> np.ndarray:
+        if self.whole is not None:  # columns one after another: rows are gathered by the map
+            return np.array(self.whole[start : start + count])
+        count = min(count, self.shape[0] - start)
+        width = int(np.prod(self.shape[1:], dtype=np.int64))
+        with open(self.path, "rb") as file:
+            file.seek(self.offset + start * width * self.dtype.itemsize)
+            found = np.fromfile(file, dtype=self.dtype, count=count * width)
+        return found.reshape(count, *self.shape[1:])
 
 
 def _check_finite(block: np.ndarray, file: Path, start: int) -> None:
@@ -92,7 +118,10 @@ def _check_finite(block: np.ndarray, file: Path, start: int) -> None:
         )
 
 
-def _libsvm_blocks(files: list[Path], block_bytes: int, dtype: np.dtype[Any]) -> Iterator[Block]:
+def libsvm_blocks(
+    files: Sequence[Path], block_bytes: int, dtype: np.dtype[Any], zero_based: bool
+) -> Iterator[Block]:
+    """Blocks of CSR rows."""
     from sklearn.datasets import load_svmlight_file
 
     for file in files:
@@ -106,10 +135,12 @@ def _libsvm_blocks(files: list[Path], block_bytes: int, dtype: np.dtype[Any]) ->
                         dtype=dtype.type,
                         offset=start,
                         length=block_bytes,
-                        zero_based=False,
+                        zero_based=zero_based,
                     )
             except ValueError as error:
                 raise DataFileError(f"{file}: {error}") from error
+            if not np.isfinite(X.data).all():
+                raise DataFileError(f"{file}: has a missing or infinite number; fill or drop it.")
             if X.shape[0]:
                 width = int(X.indices.max(initial=0)) + 1
                 X = sp.csr_matrix((X.data, X.indices, X.indptr), shape=(X.shape[0], width))
@@ -117,67 +148,13 @@ def _libsvm_blocks(files: list[Path], block_bytes: int, dtype: np.dtype[Any]) ->
                 yield X, y.astype(np.int64) if is_whole else y, []
 
 
-def _table_blocks(
-    files: list[Path], label: Any, block_bytes: int, dtype: np.dtype[Any], folder: Path
-) -> Iterator[Block]:
-    """DuckDB splits the table into files of one block, which are read one by one."""
-    import duckdb
-
-    parts = folder / "parts"
-    shutil.rmtree(parts, ignore_errors=True)
-    names = ", ".join(quoted_text(str(file)) for file in files)
-    kind = "read_parquet" if files[0].suffix.lower() in (".parquet", ".pq") else "read_csv"
-    session = duckdb.connect(
-        config={"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
-    )
-    try:
-        session.execute(f"SET memory_limit = '{max(64, 2 * block_bytes >> 20)}MiB'")
-        session.execute(f"SET temp_directory = {quoted_text(str(folder))}")
-        table = f"{kind}([{names}])"
-        columns = [row[0] for row in session.execute(f"DESCRIBE SELECT * FROM {table}").fetchall()]
-        place = _label_place(files[0], columns, label)
-        features = [name for k, name in enumerate(columns) if k != place]
-        numbers = [f"CAST({quoted_name(one)} AS {_SQL[dtype.name]})" for one in features]
-        wanted = ", ".join([*numbers, quoted_name(columns[place])])
-        session.execute(
-            f"COPY (SELECT {wanted} FROM {table}) TO {quoted_text(str(parts))} "
-            f"(FORMAT parquet, FILE_SIZE_BYTES {block_bytes}, COMPRESSION uncompressed)"
-        )
-        row = 0
-        for file in sorted(parts.glob("*.parquet")):
-            found = session.execute(f"SELECT * FROM {quoted_text(str(file))}").fetchnumpy()
-            arrays = list(found.values())
-            X = np.stack([_numbers(one, dtype) for one in arrays[:-1]], axis=1)
-            _check_finite(X, files[0], row)
-            row += len(X)
-            file.unlink()
-            yield X, _labels(arrays[-1]), features
-    except duckdb.Error as error:
-        raise DataFileError(f"{files[0]}: {str(error).splitlines()[0]}") from error
-    finally:
-        session.close()
-        shutil.rmtree(parts, ignore_errors=True)
-
-
-_SQL = {"float32": "FLOAT", "float64": "DOUBLE"}
-
-
-def _label_place(file: Path, columns: list[str], label: Any) -> int:
-    if label is None:
-        return len(columns) - 1
-    if isinstance(label, int):
-        return label if label >= 0 else len(columns) + label
-    if label not in columns:
-        raise DataFileError(f"{file}: there is no column {label!r}; it has {columns[:10]}.")
-    return columns.index(label)
-
-
-def _numbers(column: Any, dtype: np.dtype[Any]) -> np.ndarray:
-    return np.ma.filled(np.ma.asarray(column).astype(dtype), np.nan)
-
-
-def _labels(column: Any) -> np.ndarray:
-    if np.ma.getmaskarray(column).any():
-        raise DataFileError("the label column has missing values; drop those rows.")
-    values = np.asarray(column)
-    return values.astype(str) if values.dtype == object else values
+def is_zero_based(files: Sequence[Path]) -> bool:
+    """Whether some row of a LIBSVM file has a feature of number 0."""
+    for file in files:
+        with open(file, "rb") as stream:
+            tail = b""
+            while block := stream.read(1 << 22):
+                if _FEATURE_ZERO.search(tail + block):
+                    return True
+                tail = block[-16:]
+    return False

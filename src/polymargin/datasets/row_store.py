@@ -7,11 +7,11 @@ with ``k.labels.npy`` (numbers of labels in the order of their first appearance)
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -22,14 +22,11 @@ import scipy.sparse as sp
 
 from polymargin.exceptions import DataFileError
 
-__all__ = ["RowStore", "bytes_of", "open_rows", "write_store"]
+__all__ = ["RowStore", "StoreWriter", "bytes_of"]
 
 Block = tuple[Any, np.ndarray, list[str]]
 """Rows, labels, names of features."""
 _VERSION = 1
-_BLOCKS_PER_MEMORY = 8
-"""A block takes an eighth of the memory allowed: the rows as read, their scores, the variables of
-the block and copies on the way are about four times the block itself."""
 
 
 def bytes_of(size: str | int) -> int:
@@ -58,6 +55,9 @@ class _Facts:
     mean: list[float] | None = None
     scale: list[float] | None = None
     feature_names: list[str] = field(default_factory=list)
+    label_name: str | None = None
+    zero_based: bool | None = None
+    is_encoded: bool = False
 
 
 class RowStore:
@@ -68,7 +68,16 @@ class RowStore:
     n_rows, n_features, n_blocks : int
     classes : sorted labels
     mean, scale : (d,) mean and standard deviation of every feature (dense rows), or None
+    feature_names : list of str or None
+    label_name : str or None
+    zero_based : bool or None
+        LIBSVM only: whether the first feature has the number 0.
+    plan, encoder : ColumnPlan and ColumnTransformer, or None
+        Of a table that is no matrix: what became of its columns, and the step that made the rows.
     """
+
+    plan: Any = None
+    encoder: Any = None
 
     def __init__(self, folder: str | os.PathLike[str], keep: bool = True) -> None:
         self.folder = Path(folder)
@@ -89,7 +98,11 @@ class RowStore:
         self.n_rows = sum(self._facts.block_rows)
         self.shape = (self.n_rows, self.n_features)
         self.source = self._facts.source
-        self.is_standardized = False
+        self.is_encoded = self._facts.is_encoded
+        self.feature_names = self._facts.feature_names or None
+        self.label_name, self.zero_based = self._facts.label_name, self._facts.zero_based
+        self._scaler: Any = None
+        self._is_standardized = False
 
     @property
     def mean(self) -> np.ndarray | None:
@@ -103,23 +116,54 @@ class RowStore:
         """The same rows, every feature with mean 0 and standard deviation 1 (dense rows only)."""
         if self._facts.mean is None:
             raise ValueError("rows: sparse rows keep their zeros and are not standardised.")
-        other = RowStore(self.folder, keep=True)
-        other.is_standardized = True
+        other = self._view()
+        other._is_standardized = True
         return other
+
+    def scaled(self, scaler: Any) -> RowStore:
+        """The same rows behind a fitted scaler of scikit-learn, applied as they are read."""
+        other = self._view()
+        other._scaler = scaler
+        return other
+
+    def _view(self) -> RowStore:
+        other = copy.copy(self)
+        other.keep = True
+        return other
+
+    def labels(self, k: int) -> np.ndarray:
+        """Labels of block k."""
+        return np.asarray(self.classes[self._place[np.load(self.folder / f"{k}.labels.npy")]])
 
     def load(self, k: int) -> tuple[Any, np.ndarray]:
         """Rows and labels of block k."""
-        labels = np.load(self.folder / f"{k}.labels.npy")
-        y = self.classes[self._place[labels]]
+        y = self.labels(k)
+        X: Any
         if self._facts.is_sparse:
             parts = [np.load(self.folder / f"{k}.{name}.npy") for name in _CSR_PARTS]
-            shape = (self._facts.block_rows[k], self.n_features)
-            return sp.csr_matrix(tuple(parts), shape=shape), y
-        X = np.load(self.folder / f"{k}.rows.npy")
-        if self.is_standardized:
+            X = sp.csr_matrix(tuple(parts), shape=(self._facts.block_rows[k], self.n_features))
+        else:
+            X = np.load(self.folder / f"{k}.rows.npy")
+        if self._is_standardized:
             X -= self.mean.astype(X.dtype)  # type: ignore[union-attr]
             X /= self.scale.astype(X.dtype)  # type: ignore[union-attr]
-        return X, y
+        return (X if self._scaler is None else self._scaler.transform(X)), y
+
+    def sample(self, count: int, seed: int = 0) -> tuple[Any, np.ndarray]:
+        """At most ``count`` random rows of all blocks, in their order, and their labels."""
+        random = np.random.default_rng(seed)
+        wanted = np.sort(random.choice(self.n_rows, min(count, self.n_rows), replace=False))
+        ends = np.cumsum(self._facts.block_rows)
+        rows, labels = [], []
+        for k, end in enumerate(ends):
+            begin = end - self._facts.block_rows[k]
+            inside = wanted[(wanted >= begin) & (wanted < end)] - begin
+            if len(inside):
+                X, y = self.load(k)
+                rows.append(X[inside])
+                labels.append(y[inside])
+        found: Any = sp.vstack(rows, "csr") if self._facts.is_sparse else np.concatenate(rows)
+        return found, np.concatenate(labels)
 
     def blocks(self) -> Iterator[tuple[Any, np.ndarray]]:
         """All blocks in order."""
@@ -145,68 +189,15 @@ class RowStore:
 _CSR_PARTS = ("data", "indices", "indptr")
 
 
-def open_rows(
-    path: str | os.PathLike[str],
-    label: str | int | os.PathLike[str] | None = None,
-    memory: str | int = "1GB",
-    scratch: str | os.PathLike[str] | None = None,
-    dtype: Any = np.float32,
-) -> RowStore:
-    """Rows of a file that may be larger than memory, converted once to blocks on disk.
-
-    Parameters
-    ----------
-    path : path or glob
-        ``.npy`` (rows), Parquet, CSV (also compressed), or LIBSVM.
-    label : str, int, path or None
-        Name or number of the label column (the last one by default); for ``.npy`` the file of the
-        labels; LIBSVM files have theirs in front.
-    memory : str or int
-        What training may take beside the imports, such as "1GB".
-    scratch : path or None
-        Folder for the blocks.  It is kept, and used again while size and time of the source have
-        not changed; None: a temporary folder that ``close`` removes.
-    dtype : float32 or float64
-
-    Returns
-    -------
-    RowStore
-    """
-    from polymargin.datasets.row_sources import blocks_of, fingerprint_of
-
-    limit = bytes_of(memory)
-    source = {**fingerprint_of(path), "label": str(label), "dtype": np.dtype(dtype).name}
-    keep = scratch is not None
-    folder = Path(scratch) if scratch is not None else Path(tempfile.mkdtemp(prefix="polymargin-"))
-    if (folder / "rows.json").exists():
-        known = RowStore(folder)
-        if known.source == source:
-            return known
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        block_bytes = max(1 << 20, limit // _BLOCKS_PER_MEMORY)
-        blocks = blocks_of(path, label, block_bytes, np.dtype(dtype), folder)
-        write_store(folder, blocks, source)
-    except BaseException:
-        if not keep:
-            shutil.rmtree(folder, ignore_errors=True)
-        raise
-    return RowStore(folder, keep)
-
-
-def write_store(folder: Path, blocks: Iterator[Block], source: dict[str, Any]) -> None:
-    """Write blocks (rows, labels, names of features) and, last, ``rows.json``."""
-    writer = _Writer(folder)
-    for X, y, names in blocks:
-        writer.add(X, y, names)
-    writer.close(source)
-
-
-class _Writer:
+class StoreWriter:
     """Writes blocks and counts what ``rows.json`` says of all of them."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, block_bytes: int) -> None:
         self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        for old in [folder / "rows.json", *folder.glob("[0-9]*.npy")]:
+            old.unlink(missing_ok=True)
+        self.block_bytes = block_bytes
         self.labels: dict[Any, int] = {}
         self.label_dtype: np.dtype[Any] | None = None
         self.sizes: list[int] = []
@@ -217,6 +208,14 @@ class _Writer:
         self.is_sparse, self.dtype = False, "float32"
 
     def add(self, X: Any, y: np.ndarray, names: list[str]) -> None:
+        """Append rows, in several blocks where they are more than one should have."""
+        size = X.data.nbytes + X.indices.nbytes if sp.issparse(X) else X.nbytes
+        pieces = max(1, -(-size // self.block_bytes))
+        rows = max(1, -(-X.shape[0] // pieces))
+        for start in range(0, X.shape[0], rows):
+            self._add(X[start : start + rows], y[start : start + rows], names)
+
+    def _add(self, X: Any, y: np.ndarray, names: list[str]) -> None:
         k = len(self.sizes)
         self.sizes.append(X.shape[0])
         self.width = max(self.width, X.shape[1])
@@ -227,9 +226,8 @@ class _Writer:
                 np.save(self.folder / f"{k}.{name}.npy", getattr(X, name))
             return
         np.save(self.folder / f"{k}.rows.npy", X)
-        wide = X.astype(np.float64)
-        self.total = self.total + wide.sum(axis=0)
-        self.square = self.square + (wide * wide).sum(axis=0)
+        self.total = self.total + X.sum(axis=0, dtype=np.float64)
+        self.square = self.square + np.einsum("ij,ij->j", X, X, dtype=np.float64)
 
     def _numbers(self, y: np.ndarray) -> np.ndarray:
         """Numbers of labels in the order of their first appearance."""
@@ -239,7 +237,7 @@ class _Writer:
         numbers = [self.labels.setdefault(one, len(self.labels)) for one in values.tolist()]
         return np.array(numbers, dtype=np.int32)[inverse]
 
-    def close(self, source: dict[str, Any]) -> None:
+    def close(self, source: dict[str, Any], **facts: Any) -> None:
         """Write ``rows.json``: from now on the folder is a store."""
         n = sum(self.sizes)
         if not n or self.label_dtype is None:
@@ -250,7 +248,7 @@ class _Writer:
             deviation = np.sqrt(np.maximum(self.square / n - mean**2, 0.0))
             scale = np.where(deviation > 1e-12 * np.abs(mean), deviation, 1.0).tolist()
             mean = mean.tolist()
-        facts = _Facts(
+        written = _Facts(
             _VERSION,
             source,
             self.width,
@@ -262,7 +260,8 @@ class _Writer:
             mean,
             scale,
             self.names,
+            **facts,
         )
         part = self.folder / "rows.json.part"
-        part.write_text(json.dumps(asdict(facts)), encoding="utf-8")
+        part.write_text(json.dumps(asdict(written)), encoding="utf-8")
         os.replace(part, self.folder / "rows.json")

@@ -26,7 +26,14 @@ except ImportError:  # scikit-learn before 1.9
         return method
 
 
-__all__ = ["CallbackSupport", "FitReporter", "fit_watchers", "watched", "with_callbacks"]
+__all__ = [
+    "CallbackSupport",
+    "FitReporter",
+    "fit_watchers",
+    "outer_watchers",
+    "watched",
+    "with_callbacks",
+]
 
 _watchers_of_all_fits: list[Watcher] = []
 
@@ -43,7 +50,12 @@ def watched(watcher: Watcher) -> Iterator[None]:
 
 def fit_watchers(estimator: Any) -> tuple[Watcher, ...]:
     """Who sees the checks of a fit, but needs no fitted model: the printed line and ``watched``."""
-    return (*((_print,) if estimator.verbose else ()), *_watchers_of_all_fits)
+    return (*((_print,) if estimator.verbose else ()), *outer_watchers())
+
+
+def outer_watchers() -> tuple[Watcher, ...]:
+    """Who is ``watched`` at this moment."""
+    return tuple(_watchers_of_all_fits)
 
 
 class FitReporter:

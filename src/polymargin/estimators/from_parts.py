@@ -63,6 +63,12 @@ def _refuse(estimator: MulticlassSVC) -> None:
         )
     if isinstance(estimator.C, str) or np.isinf(estimator.C):
         raise ValueError(f"C={estimator.C!r} cannot be trained in parts; use a finite number.")
+    for name in ("probabilities", "calibration_folds"):
+        if getattr(estimator, name) is not None:
+            raise ValueError(
+                f"{name} needs models of folds of all rows, which parts of the data do not have; "
+                "leave it out and use polymargin.calibrate on held-out rows."
+            )
     if estimator.solver not in ("auto", "block"):
         raise ValueError(f"solver={estimator.solver!r} does not work in parts; use 'auto'.")
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from polymargin.problem.point import DualPoint
 
-__all__ = ["Check", "History", "OuterCheck", "PatternCheck"]
+__all__ = ["Check", "History", "OuterCheck", "PatternCheck", "RowCheck"]
 
 
 class Check(NamedTuple):
@@ -65,8 +65,24 @@ class PatternCheck(NamedTuple):
     patterns: int
 
 
+class RowCheck(NamedTuple):
+    """Rows on disk after one more block: ``iteration`` counts passes over all of them.
+
+    Losses are those of the moment each block was visited, so ``relative_gap`` is an estimate.
+    """
+
+    seconds: float
+    iteration: int
+    primal: float
+    dual: float
+    relative_gap: float
+    active: int
+    steps: int
+    bytes_read: int
+
+
 Snapshot = Callable[[], DualPoint]
-AnyCheck = Check | OuterCheck | PatternCheck
+AnyCheck = Check | OuterCheck | PatternCheck | RowCheck
 Watcher = Callable[[AnyCheck, Snapshot], bool]
 
 
@@ -96,6 +112,11 @@ class History:
 
 def format_check(check: AnyCheck) -> str:
     """One line for people."""
+    if isinstance(check, RowCheck):
+        return (
+            f"[polymargin] {check.seconds:8.2f} s  pass {check.iteration:4d}  "
+            f"read {check.bytes_read / 1e6:.0f} MB  gap about {check.relative_gap:.2e}"
+        )
     if isinstance(check, OuterCheck):
         return (
             f"[polymargin] {check.seconds:8.2f} s  temperature {check.temperature:.4f} C  "

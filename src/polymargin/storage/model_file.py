@@ -44,6 +44,7 @@ _HEADER: dict[str, Any] = {
     "feature_names": list | None,
     "label_name": str | None,
     "zero_based": bool | None,
+    "trained_rows": int | None,
 }
 
 

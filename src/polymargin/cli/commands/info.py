@@ -23,5 +23,5 @@ def info(model: str, as_json: bool) -> None:
     fitted, header = load_model(model)
     record = {"command": "info", "model": model} | model_record(fitted)
     facts = ("format", "library", "libraries", "file_bytes", "checksum", "feature_names")
-    record |= {name: header.get(name) for name in (*facts, "label_name")}
+    record |= {name: header.get(name) for name in (*facts, "label_name", "trained_rows")}
     emit(record, as_json, lambda: model_text(record, header))

@@ -12,7 +12,9 @@ from polymargin.cli.files import check_writable, read
 from polymargin.cli.machine_setup import MachineSetup, take_machine_setup
 from polymargin.cli.messages import emit, say
 from polymargin.cli.options import (
+    LARGE_NAMES,
     data_argument,
+    large_data_options,
     machine_options,
     output_options,
     take_data_options,
@@ -20,7 +22,7 @@ from polymargin.cli.options import (
 )
 from polymargin.cli.outcome import name_features, summary, summary_text, write
 
-__all__ = ["train"]
+__all__ = ["pick", "train"]
 
 
 @click.command()
@@ -34,6 +36,7 @@ __all__ = ["train"]
               "which predict --coverage makes sets of labels.")  # fmt: skip
 @machine_options()
 @training_options
+@large_data_options
 @output_options
 def train(data: str, output: str | None, folds: int | None, as_json: bool, **options: Any) -> None:
     """Train a model on DATA and write it to the file given by -o.
@@ -45,8 +48,17 @@ def train(data: str, output: str | None, folds: int | None, as_json: bool, **opt
     Columns that are not numbers are encoded by a plan that is printed and becomes part of the
     model: predict and evaluate take the same raw table again.
 
+    With --memory or --cluster a linear machine (CS unless -m names another) is trained on all rows,
+    however many there are.
+
     Ctrl-C keeps the best model so far: it is written if -o was given, and the exit code is 130.
     """
+    large = {name: options.pop(name) for name in LARGE_NAMES}
+    if any(large.values()):
+        from polymargin.cli.large_training import train_large
+
+        train_large(data, output, folds, as_json, large, options)
+        return
     calibration = _take_calibration(options)
     setup = take_machine_setup(options)
     reading = take_data_options(options)
@@ -112,7 +124,8 @@ def train_auto(
     record |= summary(fitted, found, None, fitted.seconds, fitted.X, y) | tried_record(auto)
     record["interrupted"] = fitted.interrupted
     if output is not None:
-        record |= {"model": output, "model_bytes": write(fitted.model, output, found)}
+        size = write(fitted.model, output, found, int(auto.n_rows_))
+        record |= {"model": output, "model_bytes": size}
     _say_end(fitted.interrupted, output)
     emit(record, as_json, lambda: summary_text(record))
     if fitted.interrupted:
@@ -147,7 +160,7 @@ def train_model(
     timer = Timer(setup.max_time)
     X, y, n = found.X, found.y, found.X.shape[0]
     try:
-        settings, choice, picked = _pick(setup, X, y, found.codes)
+        settings, choice, picked = pick(setup, X, y, found.codes)
         final, n_final, is_fair = None, 0, False
         if picked is None or not (picked.interrupted or timer.is_over):
             rows = sample(setup, found.codes)
@@ -171,7 +184,7 @@ def train_model(
     record |= summary(fitted, found, choice, seconds, shown, y)
     record |= {"trained_rows": kept.rows, "stage": kept.stage, "interrupted": interrupted}
     if output is not None:
-        record |= {"model": output, "model_bytes": write(fitted.model, output, found)}
+        record |= {"model": output, "model_bytes": write(fitted.model, output, found, kept.rows)}
     _say_end(interrupted, output)
     if kept.why:
         say(kept.words(n))
@@ -180,7 +193,7 @@ def train_model(
         raise click.exceptions.Exit(INTERRUPTED)
 
 
-def _pick(
+def pick(
     setup: MachineSetup, X: Any, y: Any, codes: Any
 ) -> tuple[dict[str, Any], dict[str, Any] | None, Any]:
     """Settings for the final fit, how they were picked, and the search that did."""

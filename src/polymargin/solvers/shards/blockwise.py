@@ -48,7 +48,7 @@ class Blockwise:
     why_stop : callable
         A reason to end now, or None; asked after every block and during its passes.
     watch : callable or None
-        Told of every epoch; a true answer ends the run.
+        Told of the sums so far after every block; a true answer ends the run.
     """
 
     def __init__(
@@ -68,7 +68,8 @@ class Blockwise:
         self.variables: list[sp.csr_array | None] = [None] * source.n_blocks
         self.sums = [ShardSums(0.0, 0.0, 0.0, 0)] * source.n_blocks
         self.rounds: list[Round] = []
-        self.n_rows = 0
+        self.n_visits = 0  # of blocks
+        self.is_asked_to_stop = False
 
     def run(self) -> RoundsResult:
         """Epochs until the certificate is small enough or something ends the run."""
@@ -94,17 +95,29 @@ class Blockwise:
             self.variables[k] = sp.csr_array(shard.variables)
             self.sums[k] = ShardSums(step.before.loss, *shard.blocks.dual_terms())
             made += step.steps
-            if self.why_stop():
+            self.n_visits += 1
+            if self._is_over(made):
                 break
+        self.rounds.append(self._round(made))
+        return made
+
+    def _round(self, made: int) -> Round:
+        """The sums so far; losses are those of the moment each block was visited."""
         primal, dual = primal_and_dual(self.model, self.sums)
         relative = max(primal - dual, 0.0) / primal if primal > 0.0 else 0.0
-        self.rounds.append(Round(primal, dual, relative, 1.0, 1.0, made))
-        return made
+        if self.n_visits < self.source.n_blocks:
+            relative = 1.0  # the losses of some blocks are not known yet
+        return Round(primal, dual, relative, 1.0, 1.0, made)
+
+    def _is_over(self, made: int) -> bool:
+        if self.watch is not None and self.watch(self._round(made)):
+            self.is_asked_to_stop = True
+        return self.is_asked_to_stop or self.why_stop() is not None
 
     def why_end(self, made: int) -> str | None:
         """The reason to end after an epoch, if there is one."""
         reason = self.why_stop()
-        if reason is None and self.watch is not None and self.watch(self.rounds[-1]):
+        if reason is None and self.is_asked_to_stop:
             reason = "interrupted"
         if reason is None and len(self.rounds) >= self.max_epochs:
             reason = "max_iter"
