@@ -56,7 +56,7 @@ def endless(model, hard_work):
     given = {name: value for name, value in hard_work.parameters.items() if name in known}
     X, y = hard_work.X[:n], hard_work.y[:n]
     if isinstance(model, ConvexHullSVC):
-        X = X + 2.0 * np.eye(5, X.shape[1])[y]  # hulls of noise meet at once
+        X = X + 5.0 * np.eye(5, X.shape[1])[y]  # hulls of noise meet at once
     return clone(model).set_params(**given), X, y
 
 
