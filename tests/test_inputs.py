@@ -1,14 +1,17 @@
 """Containers, dtypes, memory, determinism."""
 
 import tracemalloc
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from conftest import make_overlapping
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 
-from polymargin import MulticlassSVC
+from polymargin import MulticlassSVC, MultiPrototypeSVC
 
 
 def exact(X):
@@ -181,6 +184,23 @@ def bits(model, X):
 
 
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
+@pytest.mark.parametrize(
+    "model",
+    [MulticlassSVC(C=0.1, max_iter=12), MultiPrototypeSVC(2, C=0.1, max_iter=12)],
+    ids=lambda model: type(model).__name__,
+)
+def test_checks_of_large_data_in_threads(model):
+    """Blocks that threads compute ahead are added up in their order."""
+    X, y = make_overlapping(9000, 60, 30, seed=0)
+    found = []
+    for n_jobs in (None, 2, 3):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            fitted = clone(model).set_params(n_jobs=n_jobs, random_state=0).fit(X, y)
+        found.append((fitted.history_["dual"].tolist(), bits(fitted, X[:50])))
+    assert found[0] == found[1] == found[2]
+
+
 @pytest.mark.parametrize("n_jobs", [None, 1, 2, -1])
 def test_same_seed_same_bits(overlapping, kernel, n_jobs):
     X, y = overlapping

@@ -100,8 +100,8 @@ class MulticlassSVC(TunedClassifier):
     warm_start : bool, default=False
         Go on from the last fit, made feasible for the present C and weights.
     n_jobs : int or None, default=None
-        Threads that share blocks of kernel values in fit and predict (linear models: none).  The
-        result does not depend on it.
+        Threads that share blocks of kernel values in fit and predict, and on large linear data the
+        products with all rows (checks and certificate).  The result does not depend on it.
     random_state : int, RandomState or None, default=None
         Order of visits.
     verbose : int, default=0

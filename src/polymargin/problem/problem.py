@@ -5,11 +5,12 @@ A problem is frozen: whoever needs another one makes a copy (``Problem.changed``
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,7 +19,16 @@ from polymargin.compiled.csr import compress
 from polymargin.problem.kernels import Kernel, squared_norms
 from polymargin.problem.machines import Machine
 
-__all__ = ["OutOfTimeError", "Problem", "as_read_only", "row_blocks", "run_blocks"]
+__all__ = [
+    "OutOfTimeError",
+    "Problem",
+    "as_read_only",
+    "computed_ahead",
+    "row_blocks",
+    "run_blocks",
+]
+
+Result = TypeVar("Result")
 
 _FEW_PROTOTYPES = 32
 """Beside more of them the passes over listed prototypes are faster with dense rows (measured)."""
@@ -178,6 +188,27 @@ def run_blocks(
     with ThreadPoolExecutor(n_jobs) as pool:
         # list() so that an exception of a block reaches the caller
         list(pool.map(work, blocks))
+
+
+def computed_ahead(
+    work: Callable[[slice], Result], blocks: Sequence[slice], n_jobs: int
+) -> Iterator[Result]:
+    """``work`` of every block, in order; with several jobs threads compute the next few ahead."""
+    if n_jobs <= 1 or len(blocks) <= 1:
+        yield from map(work, blocks)
+        return
+    with ThreadPoolExecutor(n_jobs) as pool:
+        waiting: deque[Future[Result]] = deque()
+        try:
+            for block in blocks:
+                waiting.append(pool.submit(work, block))
+                if len(waiting) > 2 * n_jobs:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
 
 
 def as_read_only(X: Any) -> Any:

@@ -8,6 +8,7 @@ visited, in random order, until their estimated share of the gap has fallen far 
 from __future__ import annotations
 
 import time
+from functools import partial
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,7 +22,7 @@ from polymargin.compiled.pattern_descent import descend_until, make_duals, scree
 from polymargin.compiled.totals import GAP, LOSS, MARGIN, OWN, STEPS, VISITS, empty_totals
 from polymargin.problem.kernels import dense_scores
 from polymargin.problem.point import DualPoint
-from polymargin.problem.problem import Problem, row_blocks
+from polymargin.problem.problem import Problem, computed_ahead, row_blocks
 from polymargin.solvers.costs import (
     Budget,
     linear_check_seconds,
@@ -41,7 +42,7 @@ from polymargin.solvers.method import Checked, Method
 from polymargin.solvers.precision import FLOAT32_PROTOTYPES_TOL, allows_float32
 from polymargin.solvers.run import Run, seed_state
 
-__all__ = ["DAMPED", "DAMPED_WITHIN", "Sweeps", "stand_in_cap"]
+__all__ = ["DAMPED", "DAMPED_WITHIN", "WORTH_THREADS", "Sweeps", "stand_in_cap"]
 
 # Measured on the linear problems of benchmarks/: fewer checks cost passes over stale lists, more
 # checks cost products with all the data.  (Share of the gap, share of the tolerance) at which to
@@ -60,6 +61,7 @@ _RELAXATION = 1.4
 DAMPED, DAMPED_WITHIN = (1.0, 0.7, 0.45, 0.3), 30.0
 _FIRST_BLOCK = 512
 _LARGE = 1e7  # numbers in X
+WORTH_THREADS = 2e-3  # nominal seconds of a check from which on it is shared by threads
 _WORTH_CASTING = 32
 """Prototypes from which on a float32 copy of a block of rows pays for itself in the product."""
 
@@ -162,10 +164,21 @@ class Sweeps(Method):
             # the judge will be asked anyway, and this product with the data is as good as ours
             scores = self.progress.scores_of_all(self.point())
             return self.screen_known(scores, hard_cap, totals)
+        n_jobs = self.problem.n_jobs if self.check_cost > WORTH_THREADS else 1
+        blocks = list(row_blocks(self.problem.n_patterns, self.block))
         end = 0
-        for rows in row_blocks(self.problem.n_patterns, self.block):
-            end = self.screen(rows, end, hard_cap, totals)
+        for first, last, sums in computed_ahead(partial(self.look, hard_cap), blocks, n_jobs):
+            # added up block by block, so that the bits do not depend on the number of threads
+            totals[[GAP, LOSS, OWN]] += sums[[GAP, LOSS, OWN]]
+            totals[MARGIN] = min(totals[MARGIN], sums[MARGIN])
+            self.queue[end : end + last - first] = self.queue[first:last]
+            end += last - first
         return end
+
+    def look(self, hard_cap: float, rows: slice) -> tuple[int, int, np.ndarray]:
+        """Screen a block into its own places of the queue; where they begin and end, and sums."""
+        sums = empty_totals()
+        return rows.start, self.screen(rows, rows.start, hard_cap, sums), sums
 
     def screen_known(self, scores: np.ndarray, hard_cap: float, totals: np.ndarray) -> int:
         """Screen all rows by known scores (n, R), the constant included."""

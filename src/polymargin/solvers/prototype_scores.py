@@ -14,11 +14,11 @@ import numpy as np
 
 from polymargin.compiled.reassignment import restore
 from polymargin.problem.point import DualPoint
-from polymargin.problem.problem import Problem, row_blocks
+from polymargin.problem.problem import Problem, computed_ahead, row_blocks
 from polymargin.solvers import solve
 from polymargin.solvers.driver import Progress, Solution, drive
 from polymargin.solvers.kernel import WorkingSet
-from polymargin.solvers.linear import Sweeps
+from polymargin.solvers.linear import WORTH_THREADS, Sweeps
 from polymargin.solvers.linear_fields import unpack
 from polymargin.solvers.run import Run
 
@@ -55,10 +55,15 @@ class AssignedLinearScores:
         """Patterns, their scores (R, k) and what to add to them."""
         sweeps = self.sweeps
         frozen = sweeps.frozen()
-        for rows in row_blocks(self.problem.n_patterns, sweeps.block):
+
+        def look(rows: slice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
             patterns = np.ascontiguousarray(sweeps.everyone[rows])
             scores = sweeps.scores(patterns, rows, frozen)
-            yield patterns, scores, (frozen.constant * frozen.scale).astype(scores.dtype)
+            return patterns, scores, (frozen.constant * frozen.scale).astype(scores.dtype)
+
+        blocks = list(row_blocks(self.problem.n_patterns, sweeps.block))
+        n_jobs = self.problem.n_jobs if sweeps.check_cost > WORTH_THREADS else 1
+        yield from computed_ahead(look, blocks, n_jobs)
 
     def restore(self, moved: np.ndarray, begin: int, end: int, zeroing: bool) -> None:
         """Make the variables of moved examples feasible for their new prototypes."""
