@@ -183,7 +183,6 @@ def bits(model, X):
     )
 
 
-@pytest.mark.parametrize("kernel", ["linear", "rbf"])
 @pytest.mark.parametrize(
     "model",
     [MulticlassSVC(C=0.1, max_iter=12), MultiPrototypeSVC(2, C=0.1, max_iter=12)],
@@ -201,6 +200,7 @@ def test_checks_of_large_data_in_threads(model):
     assert found[0] == found[1] == found[2]
 
 
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
 @pytest.mark.parametrize("n_jobs", [None, 1, 2, -1])
 def test_same_seed_same_bits(overlapping, kernel, n_jobs):
     X, y = overlapping
