@@ -12,7 +12,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: demo test fuzz faults cluster coverage size lint types bench docs clean help
+.PHONY: demo test fuzz faults cluster coverage size lint types bench docs docs-serve dist clean help
 
 demo: $(VENV)/.installed-all ## a first tour: table and polymargin-demo.html
 	$(BIN)/polymargin demo
@@ -48,16 +48,25 @@ types: $(VENV)/.installed-lint ## type check (mypy)
 bench: $(VENV)/.installed-all ## benchmarks; BENCH_ARGS is handed on
 	$(BIN)/python -m benchmarks $(BENCH_ARGS)
 
-docs: $(VENV)/.installed-docs ## the documentation, into site/
-	$(BIN)/python -m mkdocs build --strict --site-dir site
+docs: $(VENV)/.installed-docs ## the documentation, into site/; pages with code are executed
+	$(BIN)/python -m sphinx -W --keep-going -b html -d build/doctrees docs site
+
+PORT ?= 8000
+docs-serve: docs ## the documentation on http://localhost:8000 (PORT)
+	$(BIN)/python -m http.server --directory site --bind 127.0.0.1 $(PORT)
+
+dist: $(VENV)/.installed-release ## sdist and wheel into dist/, checked
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python -m twine check --strict dist/*
 
 clean: ## remove what was built, but not the environment .venv
-	rm -rf build dist site htmlcov .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf build dist site docs/generated htmlcov .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## /\1: /p' Makefile | \
-	while IFS=: read -r name text; do printf '  make %-8s %s\n' "$$name" "$$text"; done
+	@sed -n 's/^\([a-z-]*\):.*## /\1: /p' Makefile | \
+	while IFS=: read -r name text; do printf '  make %-10s %s\n' "$$name" "$$text"; done
 
 # The package, editable, with the extra named by the stamp. Redone only when pyproject.toml changes.
 $(VENV)/.installed-%: pyproject.toml | $(BIN)/pip
