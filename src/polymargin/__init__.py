@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from polymargin.storage.model_file import save as save
     from polymargin.tables.large_tables import open_rows as open_rows
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOME = {
     "Annealing": "problem.annealing",

@@ -18,27 +18,97 @@ __all__ = [
 
 
 class NotSeparableWarning(UserWarning):
-    """The hard-margin problem has no solution: the classes cannot be separated."""
+    """The hard-margin problem has no solution: the classes cannot be separated.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from polymargin import MulticlassSVC, NotSeparableWarning
+    >>> with warnings.catch_warnings(record=True) as said:
+    ...     warnings.simplefilter("always")
+    ...     model = MulticlassSVC(C=float("inf")).fit([[1.0], [1.0]], [0, 1])
+    >>> said[0].category is NotSeparableWarning, model.status_
+    (True, 'not_separable')
+    """
 
 
 class CollapsedModelWarning(UserWarning):
-    """The optimal model is (nearly) zero, so that every class gets the same score."""
+    """The optimal model is (nearly) zero, so that every class gets the same score.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from polymargin import CollapsedModelWarning, MulticlassSVC
+    >>> with warnings.catch_warnings(record=True) as said:
+    ...     warnings.simplefilter("always")
+    ...     model = MulticlassSVC().fit([[1.0], [1.0], [1.0]], [0, 1, 2])
+    >>> said[0].category is CollapsedModelWarning
+    True
+    """
 
 
 class IndefiniteKernelWarning(UserWarning):
-    """The kernel is not positive semi-definite: a small duality gap proves nothing."""
+    """The kernel is not positive semi-definite: a small duality gap proves nothing.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from polymargin import IndefiniteKernelWarning, MulticlassSVC
+    >>> with warnings.catch_warnings(record=True) as said:
+    ...     warnings.simplefilter("always")
+    ...     model = MulticlassSVC(kernel="precomputed").fit([[1.0, 2.0], [2.0, 1.0]], [0, 1])
+    >>> any(item.category is IndefiniteKernelWarning for item in said)
+    True
+    """
 
 
 class ModelFileError(ValueError):
-    """A model file that cannot be written or is refused; the message is one line."""
+    """A model file that cannot be written or is refused; the message is one line.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from polymargin import ModelFileError, load
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "model.pm")
+    >>> _ = path.write_text("no model")
+    >>> try:
+    ...     load(path)
+    ... except ModelFileError:
+    ...     print("refused")
+    refused
+    """
 
 
 class DataFileError(ValueError):
-    """A data file that cannot be understood; the message is one line with the place."""
+    """A data file that cannot be understood; the message is one line with the place.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from polymargin import DataFileError
+    >>> from polymargin.datasets import read_data
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "rows.svm")
+    >>> _ = path.write_text("1 1:2 1:x")
+    >>> try:
+    ...     read_data(path)
+    ... except DataFileError:
+    ...     print("refused")
+    refused
+    """
 
 
 class ClusterError(RuntimeError):
-    """A cluster that cannot go on: no workers, no scheduler, no memory; the message is one line."""
+    """A cluster that cannot go on: no workers, no scheduler, no memory; the message is one line.
+
+    Examples
+    --------
+    >>> from polymargin import ClusterError
+    >>> try:
+    ...     raise ClusterError("all workers are gone")  # what a fit on a cluster does
+    ... except RuntimeError as error:
+    ...     print(error)
+    all workers are gone
+    """
 
 
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:

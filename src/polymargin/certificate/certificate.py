@@ -34,6 +34,12 @@ class Certificate:
     kernel_psd : bool or None
         Whether the kernel is positive semi-definite, without which the gap proves nothing;
         None where a matrix was too large to check.
+
+    Examples
+    --------
+    >>> from polymargin import Certificate
+    >>> Certificate(primal=2.0, dual=1.5, gap=0.5, relative_gap=0.25).relative_gap
+    0.25
     """
 
     primal: float

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from polymargin import __version__
 from polymargin.cli.application import Tool
+from polymargin.cli.environment import print_environment
 
 __all__ = ["main"]
 
@@ -41,7 +41,9 @@ _FILES = {"margins": "class_margins", "bounds": "error_bounds", "gacv": "gacv_va
     files=_FILES,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-@click.version_option(__version__, prog_name="polymargin")
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False,
+              callback=print_environment, help="Print the version and, for bug reports, the "
+              "versions of Python, libraries and system.")  # fmt: skip
 def main() -> None:
     """Train, use and share multi-class large-margin classifiers.
 

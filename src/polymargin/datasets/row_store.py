@@ -61,7 +61,7 @@ class _Facts:
 
 
 class RowStore:
-    """Rows in blocks on disk; ``fit``, ``predict`` and ``score`` of linear machines take it.
+    r"""Rows in blocks on disk; ``fit``, ``predict`` and ``score`` of linear machines take it.
 
     Attributes
     ----------
@@ -74,6 +74,16 @@ class RowStore:
         LIBSVM only: whether the first feature has the number 0.
     plan, encoder : ColumnPlan and ColumnTransformer, or None
         Of a table that is no matrix: what became of its columns, and the step that made the rows.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from polymargin import open_rows
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "rows.csv")
+    >>> _ = path.write_text("a,b,kind\n1,2,x\n3,4,y\n")
+    >>> with open_rows(path) as rows:
+    ...     print(rows.shape, rows.classes.tolist())
+    (2, 2) ['x', 'y']
     """
 
     plan: Any = None

@@ -56,14 +56,17 @@ _MACHINE = Machine(
 
 
 class ConvexHullSVC(LargeMarginClassifier):
-    """Multi-class support vector machine by convex-hull prototypes (AD-SVM), certified.
+    r"""Multi-class support vector machine by convex-hull prototypes (AD-SVM), certified.
 
     Minimises the sum of the squared distances between one prototype per class,
 
-        f(u) = sum_{m < l} ||v_m - v_l||^2,   v_k = sum_{i in class k} u_i phi(x_i),
-        sum_{i in class k} u_i = 1,   0 <= u_i <= eta * sample_weight_i,
+    .. math::
 
-    and predicts argmax_k s_k(x) with s_k(x) = ⟨v_k - c, phi(x) - c⟩, c the mean of the prototypes.
+        f(u) = \sum_{m \lt l} \|v_m - v_l\|^2, \qquad v_k = \sum_{i:\, y_i = k} u_i\, \varphi(x_i),
+        \qquad \sum_{i:\, y_i = k} u_i = 1, \qquad 0 \le u_i \le \eta\, w_i,
+
+    with sample weights :math:`w_i`, and predicts the class of the highest
+    :math:`s_k(x) = \langle v_k - c, \varphi(x) - c\rangle`, c the mean of the prototypes.
 
     Parameters
     ----------

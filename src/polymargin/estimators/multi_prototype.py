@@ -43,13 +43,16 @@ def _has_linear_kernel(estimator: Any) -> bool:
 
 
 class MultiPrototypeSVC(PrototypeTrainer):
-    """Multi-prototype support vector machine: a few linear prototypes per class.
+    r"""Multi-prototype support vector machine: a few linear prototypes per class.
 
-    Minimises, over prototypes M_r (several per class) and an assignment a_i of every example to one
-    prototype of its class,
+    Minimises, over prototypes :math:`M_r` (several per class) and an assignment :math:`a_i` of
+    every example to one prototype of its class,
 
-        E = 1/2 sum_r ||M_r||^2 + sum_i C_i xi_i^{a_i},
-        xi_i^r = max(0, 1 + max_{s of other classes} f_s(x_i) - f_r(x_i)),  f_r(x) = ⟨M_r, phi(x)⟩.
+    .. math::
+
+        E = \tfrac12 \sum_r \|M_r\|^2 + \sum_i C_i\, \xi_i^{a_i}, \qquad
+        \xi_i^r = \max\bigl(0,\, 1 + \max_{s \text{ of other classes}} f_s(x_i) - f_r(x_i)\bigr),
+        \qquad f_r(x) = \langle M_r, \varphi(x)\rangle.
 
     Prediction is the class of the prototype that scores highest: piecewise linear borders at the
     price of a few inner products.  The problem is not convex: assignments are annealed from a

@@ -44,17 +44,21 @@ __all__ = ["MulticlassSVC"]
 
 
 class MulticlassSVC(TunedClassifier):
-    """All-in-one multi-class support vector machine with a certified duality gap.
+    r"""All-in-one multi-class support vector machine with a certified duality gap.
 
-    The Crammer-Singer machine ("cs") minimises, over one prototype M_r per class,
+    The Crammer-Singer machine ("cs") minimises, over one prototype :math:`M_r` per class,
 
-        P = 1/2 sum_r ||M_r||^2 + sum_i C_i xi_i,
-        xi_i = max(0, 1 + max_{r != y_i} f_r(x_i) - f_{y_i}(x_i)),   f_r(x) = ⟨M_r, phi(x)⟩,
+    .. math::
 
-    with C_i = C * sample_weight_i * class_weight_{y_i}.  Prediction is argmax_r f_r(x).  The other
-    machines have one slack per rival class: "ww" (Weston-Watkins) asks f_{y_i} - f_r >= 1 - xi_ir,
-    "llw" (Lee-Lin-Wahba) f_r <= -1/(Q-1) + xi_ir with scores that sum to zero, "msvm2" the same
-    with the loss sum_r xi_ir^2 + (sum_r xi_ir)^2.
+        P = \tfrac12 \sum_r \|M_r\|^2 + \sum_i C_i\, \xi_i, \qquad
+        \xi_i = \max\bigl(0,\, 1 + \max_{r \ne y_i} f_r(x_i) - f_{y_i}(x_i)\bigr), \qquad
+        f_r(x) = \langle M_r, \varphi(x)\rangle,
+
+    with :math:`C_i` = C times the weights of example and class.  Prediction is the class of the
+    highest score.  The other machines have one slack per rival class: "ww" (Weston-Watkins) asks
+    :math:`f_{y_i} - f_r \ge 1 - \xi_{ir}`, "llw" (Lee-Lin-Wahba)
+    :math:`f_r \le -1/(Q-1) + \xi_{ir}` with scores that sum to zero, "msvm2" the same with the
+    loss :math:`\sum_r \xi_{ir}^2 + (\sum_r \xi_{ir})^2`.
 
     Parameters
     ----------

@@ -68,17 +68,19 @@ class Explanation:
 
 
 def explain(model: Any, X: Any, reference: Any = None) -> Explanation:
-    """Exact contributions of features to the lead of the predicted class over the runner-up.
+    r"""Exact contributions of features to the lead of the predicted class over the runner-up.
 
     Linear and prototype models: with r the best prototype of the predicted class and s the best
     of all other classes, the lead is
 
-        f_r - f_s = sum_j z_j (M_rj - M_sj) + b_r - b_s,
+    .. math:: f_r - f_s = \sum_j z_j (M_{rj} - M_{sj}) + b_r - b_s,
 
-    z the features that the classifier sees, so feature j contributes z_j (M_rj - M_sj).  Behind a
+    z the features that the classifier sees, so feature j contributes
+    :math:`z_j (M_{rj} - M_{sj})`.  Behind a
     ``StandardScaler`` z_j = 0 is the training mean, and contributions are relative to it.
 
-    Gaussian (RBF) models: support vector i contributes (tau_ir - tau_is) kappa(x_i, z).
+    Gaussian (RBF) models: support vector i contributes
+    :math:`(\tau_{ir} - \tau_{is})\, \kappa(x_i, z)`.
 
     Parameters
     ----------

@@ -64,13 +64,14 @@ def counterfactual(
     bounds: Any = None,
     units: str = "input",
 ) -> Counterfactual:
-    """The nearest row that the model predicts as the target, exact for linear and prototype models.
+    r"""The nearest row predicted as the target, exact for linear and prototype models.
 
     For every prototype s of the target, the projection of x onto
 
-        {x' : f_s(x') >= f_r(x') + margin for all r of other classes, bounds, fixed features},
+    .. math:: \{x' : f_s(x') \ge f_r(x') + \text{margin for all } r \text{ of other classes}\}
 
-    of which the nearest is returned: a quadratic programme (norm 2) or a linear one, no search.
+    within bounds and with fixed features, of which the nearest is returned: a quadratic programme
+    (norm 2) or a linear one, no search.
 
     Parameters
     ----------

@@ -36,6 +36,16 @@ def calibrate(model: Any, X: Any, y: Any) -> Any:
     -------
     model
         The same object.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from polymargin import MulticlassSVC, calibrate, predict_set
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = MulticlassSVC().fit(X[::2], y[::2])
+    >>> _ = calibrate(model, X[1::2], y[1::2])
+    >>> predict_set(model, X[:1], coverage=0.9).shape
+    (1, 3)
     """
     parts = _parts(model)
     parts.last.calibrate(model_space(parts, check_rows(X, y)), y)
@@ -58,6 +68,15 @@ def predict_set(model: Any, X: Any, coverage: float = 0.9) -> np.ndarray:
     -------
     ndarray of bool of shape (n_samples, n_classes)
         In the order of ``classes_``.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from polymargin import MulticlassSVC, predict_set
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = MulticlassSVC().fit(X[::2], y[::2]).calibrate(X[1::2], y[1::2])
+    >>> predict_set(model, X[:1], coverage=0.9)
+    array([[ True, False, False]])
     """
     parts = _parts(model)
     return np.asarray(parts.last.predict_set(model_space(parts, check_rows(X)), coverage))
@@ -74,5 +93,14 @@ def coverage_promise(model: Any, coverage: float = 0.9) -> CoveragePromise:
     Returns
     -------
     CoveragePromise
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from polymargin import MulticlassSVC, coverage_promise
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = MulticlassSVC().fit(X[::2], y[::2]).calibrate(X[1::2], y[1::2])
+    >>> coverage_promise(model, 0.9).promised
+    0.9
     """
     return _parts(model).last.coverage_promise(coverage)

@@ -56,6 +56,13 @@ def to_c(
     -------
     str
         The text of the header.
+
+    Examples
+    --------
+    >>> from polymargin import MulticlassSVC, to_c
+    >>> header = to_c(MulticlassSVC().fit([[0.0], [1.0], [2.0]], [0, 1, 2]), name="tiny")
+    >>> "tiny_predict" in header
+    True
     """
     text, _ = header_and_notes(ExportModel.from_estimator(model), dtype, name)
     if path is not None:

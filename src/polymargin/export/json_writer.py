@@ -31,6 +31,13 @@ def to_json(
     Returns
     -------
     str
+
+    Examples
+    --------
+    >>> import json
+    >>> from polymargin import MulticlassSVC, to_json
+    >>> json.loads(to_json(MulticlassSVC().fit([[0.0], [1.0], [2.0]], [0, 1, 2])))["kind"]
+    'linear'
     """
     record = ExportModel.from_estimator(model)
     text = json.dumps(document(record), indent=indent, allow_nan=False, ensure_ascii=False) + "\n"

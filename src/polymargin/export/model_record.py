@@ -73,6 +73,14 @@ class ExportModel:
         Producer, version, machine, status and certificate of the training.
     encoding : TableEncoding or None
         How the features follow from the columns of a raw table, for a model that takes one.
+
+    Examples
+    --------
+    >>> from polymargin import MulticlassSVC
+    >>> from polymargin.export import model_record
+    >>> record = model_record(MulticlassSVC().fit([[0.0], [1.0], [2.0]], [0, 1, 2]))
+    >>> record.kind, record.n_features
+    ('linear', 1)
     """
 
     kind: str

@@ -57,6 +57,13 @@ def to_onnx(
     Returns
     -------
     onnx.ModelProto
+
+    Examples
+    --------
+    >>> from polymargin import MulticlassSVC, to_onnx
+    >>> graph = to_onnx(MulticlassSVC().fit([[0.0], [1.0], [2.0]], [0, 1, 2])).graph
+    >>> [output.name for output in graph.output]
+    ['label', 'scores']
     """
     onnx = need("onnx", "ONNX export", "onnx")
     for name, value in (("dtype", dtype), ("arithmetic", arithmetic)):

@@ -69,6 +69,13 @@ class Machine:
         What "auto" means; None is "penalized" for linear kernels and "none" otherwise.
     reference : str
         Where the machine was published.
+
+    Examples
+    --------
+    >>> from polymargin import Machine, MulticlassSVC
+    >>> wide = Machine("ww2", "Weston-Watkins, margin 2", K1=1, K2=2.0, K3=0, intercepts=("none",))
+    >>> MulticlassSVC(wide).fit([[0.0], [1.0], [2.0]], [0, 1, 1]).predict([[0.0]])
+    array([0])
     """
 
     name: str

@@ -71,6 +71,15 @@ class RadiusMarginBound:
     n_examples, n_classes : int
     status : str
         "converged", or how the solver that did not end so ended.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from polymargin import radius_margin_bound
+    >>> X, y = load_iris(return_X_y=True)
+    >>> bound = radius_margin_bound(X, y, C=1.0, kernel="rbf", gamma=0.5)
+    >>> bound.tight <= bound.sharper <= bound.value
+    True
     """
 
     value: float

@@ -66,6 +66,13 @@ class EnclosingSphere:
     kernel_psd : bool or None
         Whether the kernel is known to be positive semi-definite; otherwise the bounds prove
         nothing.
+
+    Examples
+    --------
+    >>> from polymargin import smallest_enclosing_sphere
+    >>> sphere = smallest_enclosing_sphere([[0.0], [2.0], [1.0]], kernel="linear")
+    >>> round(sphere.radius2, 3)
+    1.0
     """
 
     radius2: float

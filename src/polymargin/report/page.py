@@ -93,8 +93,13 @@ def write_report(
 
     Examples
     --------
-    >>> from polymargin import write_report
-    >>> write_report(model, X_test, y_test, "report.html")  # doctest: +SKIP
+    >>> import pathlib, tempfile
+    >>> from sklearn.datasets import load_iris
+    >>> from polymargin import MulticlassSVC, write_report
+    >>> X, y = load_iris(return_X_y=True)
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "report.html")
+    >>> write_report(MulticlassSVC().fit(X, y), X, y, path).name
+    'report.html'
     """
     target = _checked_path(path)
     page = render_report(
@@ -134,6 +139,14 @@ def render_report(
     Returns
     -------
     str
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from polymargin import MulticlassSVC, render_report
+    >>> X, y = load_iris(return_X_y=True)
+    >>> render_report(MulticlassSVC().fit(X, y), X, y).startswith("<!DOCTYPE html>")
+    True
     """
     parts = dissect(model)
     if title is not None and not isinstance(title, str):

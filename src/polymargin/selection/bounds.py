@@ -125,6 +125,14 @@ def margin_bound(
         ``value_margin_sum`` that they give in (10.1), ``value_scaled`` (ours, of the machine scaled
         to margin 1; infinite if it does not separate) and ``value_both_terms``: theorem 4 with
         130 R^2 in front of both summands.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from polymargin import MulticlassSVC, margin_bound
+    >>> X, y = load_iris(return_X_y=True)
+    >>> margin_bound(MulticlassSVC().fit(X, y), X, y).value > 0
+    True
     """
     view = _checked(model, X, y, delta)
     check_number("log_base", log_base, above=1.0)
@@ -229,6 +237,14 @@ def growth_bound(model: Any, X: Any, y: Any, delta: float = 0.05) -> Bound:
         ``training_error`` (ties are errors), ``orderings``, ``growth``, ``confidence`` (the parts
         of the bracket), ``deviation`` (the root) and ``formula``, the number that (10.3) gives even
         where an assumption fails.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from polymargin import MulticlassSVC, growth_bound
+    >>> X, y = load_iris(return_X_y=True)
+    >>> growth_bound(MulticlassSVC().fit(X, y), X, y).value > 0
+    True
     """
     view = _checked(model, X, y, delta)
     n, R, nodes = len(view.label), len(view.prototype_class), _nodes(view)

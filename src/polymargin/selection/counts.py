@@ -42,6 +42,15 @@ class LeaveOneOutCount:
         Where the count comes from.
     caveats : tuple of str
         Why the count is no strict bound here; empty where it is one for the exact solution.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from polymargin import MulticlassSVC, leave_one_out_count
+    >>> X, y = load_iris(return_X_y=True)
+    >>> count = leave_one_out_count(MulticlassSVC().fit(X, y), X, y)
+    >>> count.count <= count.n_examples
+    True
     """
 
     count: int

@@ -71,6 +71,14 @@ def gacv(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> GACV:
     Returns
     -------
     GACV
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from polymargin import MulticlassSVC, gacv
+    >>> X, y = load_iris(return_X_y=True)
+    >>> gacv(MulticlassSVC("llw", kernel="rbf", gamma=0.5), X, y).value > 0
+    True
     """
     if not isinstance(estimator, MulticlassSVC) or find_machine(estimator.machine).name != "llw":
         raise ValueError(

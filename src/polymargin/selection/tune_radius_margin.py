@@ -57,6 +57,15 @@ class RadiusMarginTuning:
     parameters : tuple of str
     kernel : str
     degree : float
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from polymargin import tune_radius_margin
+    >>> X, y = load_iris(return_X_y=True)
+    >>> found = tune_radius_margin(X[::3], y[::3], refine=0)
+    >>> found.value < found.plateau
+    True
     """
 
     C: float

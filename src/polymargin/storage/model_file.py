@@ -134,6 +134,15 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
         If the model is not fitted or holds something that ``load`` would refuse.
     OSError
         If the file cannot be written; what stood there before is untouched.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from polymargin import MulticlassSVC, save
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "model.pm")
+    >>> save(MulticlassSVC().fit([[0.0], [1.0]], ["a", "b"]), path)
+    >>> path.exists()
+    True
     """
     write_model(model, path)
 
@@ -263,6 +272,15 @@ def load(path: str | os.PathLike[str], max_bytes: int | None = None) -> Any:
         arrays that contradict each other.
     OSError
         If the file cannot be read.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from polymargin import MulticlassSVC, load, save
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "model.pm")
+    >>> save(MulticlassSVC().fit([[0.0], [1.0]], ["a", "b"]), path)
+    >>> load(path).predict([[1.0]]).tolist()
+    ['b']
     """
     return read_model(path, max_bytes)[0]
 

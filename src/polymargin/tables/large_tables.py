@@ -51,7 +51,7 @@ def open_rows(
     scaler: Any = None,
     **reading: Any,
 ) -> RowStore:
-    """Rows of files that may be larger than memory, converted once to blocks on disk.
+    r"""Rows of files that may be larger than memory, converted once to blocks on disk.
 
     Parameters
     ----------
@@ -84,8 +84,13 @@ def open_rows(
 
     Examples
     --------
-    >>> rows = polymargin.open_rows("data/*.parquet", label="kind", memory="2GB")  # doctest: +SKIP
-    >>> model = polymargin.MulticlassSVC(C=0.01).fit(rows.standardized())  # doctest: +SKIP
+    >>> import tempfile, pathlib
+    >>> from polymargin import MulticlassSVC, open_rows
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "rows.csv")
+    >>> _ = path.write_text("a,b,kind\n1,2,x\n3,5,y\n")
+    >>> with open_rows(path, label="kind", memory="100MB") as rows:
+    ...     print(MulticlassSVC().fit(rows.standardized()).classes_.tolist())
+    ['x', 'y']
     """
     block_bytes = max(_LEAST_BLOCK, bytes_of(memory) // _BLOCKS_PER_MEMORY)
     tell = reading.pop("progress", None) or (lambda done: None)
