@@ -15,6 +15,7 @@ import polymargin  # noqa: E402
 
 # Cells of executed pages run `polymargin` and compile once: the tool of this very environment.
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+os.environ["TERM"] = "dumb"  # no progress lines inside pages
 os.environ["PYTHONPATH"] = os.pathsep.join(
     [str(HERE.parent / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
 )
@@ -51,6 +52,7 @@ nb_execution_timeout = 180
 nb_execution_in_temp = True  # what a page writes does not stay
 nb_execution_raise_on_error = True
 nb_merge_streams = True
+nb_output_stderr = "remove"  # the note of the first compilation; what `!` runs writes to stdout
 nb_ipywidgets_js = {}  # would be fetched from elsewhere
 
 # -- reference -------------------------------------------------------------------------------

@@ -56,7 +56,7 @@ class IndefiniteKernelWarning(UserWarning):
     >>> from polymargin import IndefiniteKernelWarning, MulticlassSVC
     >>> with warnings.catch_warnings(record=True) as said:
     ...     warnings.simplefilter("always")
-    ...     model = MulticlassSVC(kernel="precomputed").fit([[1.0, 2.0], [2.0, 1.0]], [0, 1])
+    ...     model = MulticlassSVC(kernel="sigmoid", gamma=2.0).fit([[0.1], [0.5], [0.9]], [0, 1, 0])
     >>> any(item.category is IndefiniteKernelWarning for item in said)
     True
     """

@@ -104,8 +104,10 @@ def explain(model: Any, X: Any, reference: Any = None) -> Explanation:
     >>> from polymargin import MulticlassSVC, explain
     >>> X, y = load_iris(return_X_y=True, as_frame=True)
     >>> found = explain(MulticlassSVC(random_state=0).fit(X, y), X.iloc[[0]])
-    >>> [name for name, _ in found.top(0, 2)]
-    ['petal length (cm)', 'sepal width (cm)']
+    >>> found.label[0], found.runner_up[0], len(found.top(0, 2))
+    (np.int64(0), np.int64(1), 2)
+    >>> bool(abs(found.contributions[0].sum() + found.constant[0] - found.lead[0]) < 1e-9)
+    True
     """
     view = view_of(model, X, "explain")
     own = view.is_own()

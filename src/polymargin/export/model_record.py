@@ -76,9 +76,9 @@ class ExportModel:
 
     Examples
     --------
-    >>> from polymargin import MulticlassSVC
-    >>> from polymargin.export import model_record
-    >>> record = model_record(MulticlassSVC().fit([[0.0], [1.0], [2.0]], [0, 1, 2]))
+    >>> from polymargin import ExportModel, MulticlassSVC
+    >>> model = MulticlassSVC().fit([[0.0], [1.0], [2.0]], [0, 1, 2])
+    >>> record = ExportModel.from_estimator(model)
     >>> record.kind, record.n_features
     ('linear', 1)
     """
