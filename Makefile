@@ -61,7 +61,7 @@ dist: $(VENV)/.installed-release ## sdist and wheel into dist/, checked
 	$(BIN)/python -m twine check --strict dist/*
 
 clean: ## remove what was built, but not the environment .venv
-	rm -rf build dist site docs/generated htmlcov .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf build dist site docs/generated jupyter_execute htmlcov .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
 help: ## this list

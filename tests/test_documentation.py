@@ -36,14 +36,14 @@ def blocks(page, language):
 
 def pages_with_examples():
     """Pages with Python, but for those that run in the build or have a test of their own."""
-    slow = ("auto", "radius-margin", "model-selection", "smo")  # three to eight seconds each
-    for page in [ROOT / "README.md", *PAGES]:
-        if blocks(page, "python") and not is_executed(page) and page.name != "export.md":
-            marks = [pytest.mark.slow] if page.stem in slow and page.parent == DOCS else []
-            yield pytest.param(page, marks=marks, id=page.stem)
+    return [
+        page
+        for page in [ROOT / "README.md", *PAGES]
+        if blocks(page, "python") and not is_executed(page) and page.name != "export.md"
+    ]
 
 
-@pytest.mark.parametrize("page", pages_with_examples())
+@pytest.mark.parametrize("page", pages_with_examples(), ids=lambda page: page.stem)
 def test_examples_run(page, tmp_path, monkeypatch):
     """The blocks of a page, one after the other, in an empty folder."""
     code = "\n".join(blocks(page, "python"))
