@@ -944,3 +944,24 @@ def test_real_archives(stored, tmp_path):
     invoke("train", data, "--part", "train", "-m", "CS", "-c", 0.3, "-o", tmp_path / "m")
     record = json.loads(invoke("evaluate", tmp_path / "m", data, "--part", "test", "--json").stdout)
     assert record["error"] < 0.08
+
+
+def test_a_reader_that_leaves_ends_the_tool_quietly(home):
+    """``predict | head`` closes the pipe: no message, exit code 0."""
+    rows = home / "many.csv"
+    rows.write_text("1,2,3,4\n" * 60_000)
+    command = [
+        sys.executable,
+        "-m",
+        "polymargin",
+        "predict",
+        home / "plain",
+        rows,
+        "--scores",
+        "-q",
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(60) == 0

@@ -8,7 +8,15 @@ import pytest
 from click.testing import CliRunner
 
 import polymargin
-from polymargin.cli import machine_setup, main, single_fit, time_plan
+from polymargin.cli import (
+    data_parts,
+    machine_setup,
+    main,
+    settings_search,
+    single_fit,
+    time_plan,
+)
+from polymargin.cli.application import ToolError
 
 
 @pytest.fixture
@@ -187,3 +195,104 @@ def test_ctrl_c_at_the_first_setting_of_tune(monkeypatch, blobs):
     result = CliRunner().invoke(main, ["tune", str(blobs[0]), "-m", "CS", "-c", "1,10"])
     assert result.exit_code == 130
     assert result.stderr.splitlines()[-1] == "polymargin: interrupted"
+
+
+# -- tune --------------------------------------------------------------------------------------
+
+
+def test_tune_gives_its_search_a_share_of_the_time_and_keeps_the_better_model(
+    monkeypatch, blobs, tmp_path
+):
+    path, X, y = blobs
+    fits = cut(monkeypatch, 2, "max_time", gap=0.9)
+    limits = []
+    original = settings_search.search
+
+    def search(*arguments):
+        limits.append(arguments[-1])
+        return original(*arguments)
+
+    monkeypatch.setattr(settings_search, "search", search)
+    out = tmp_path / "m"
+    options = ["-m", "CS", "-c", "1,10", "--max-time", "60", "--json"]
+    result = CliRunner().invoke(main, ["tune", str(path), *options, "-o", str(out)])
+    assert result.exit_code == 0, result.stderr
+    assert limits == [30.0]
+    assert len(fits) == 3
+    record = json.loads(result.stdout)
+    assert (record["stage"], record["trained_rows"]) == ("picking", fits[0])
+    assert "the model of the picking stage is kept" in result.stderr
+    assert accuracy(out, X, y) == 1.0
+
+
+def test_tune_without_a_model_to_write_searches_all_the_time(monkeypatch, blobs):
+    limits = []
+    original = settings_search.search
+    monkeypatch.setattr(
+        settings_search, "search", lambda *a: (limits.append(a[-1]), original(*a))[1]
+    )
+    options = ["-m", "CS", "-c", "1,10", "--max-time", "60"]
+    result = CliRunner().invoke(main, ["tune", str(blobs[0]), *options])
+    assert result.exit_code == 0, result.stderr
+    assert limits == [60.0]
+
+
+# -- groups ------------------------------------------------------------------------------------
+
+
+def test_parts_of_whole_groups():
+    rng = np.random.default_rng(0)
+    groups, codes = rng.integers(30, size=600), rng.integers(3, size=600)
+    train, test = data_parts.holdout(codes, 0, 10_000, groups)
+    assert not set(groups[train]) & set(groups[test])
+    assert 90 < len(test) < 210
+    assert len(train) + len(test) == 600
+    train, test = data_parts.holdout(codes, 0, 200, groups)
+    assert not set(groups[train]) & set(groups[test])
+    assert len(train) + len(test) == pytest.approx(200, abs=1)
+    parts = data_parts.folds(codes, 4, 0, groups)
+    assert sorted(np.concatenate([test for _, test in parts])) == list(range(600))
+    assert not any(set(groups[train]) & set(groups[test]) for train, test in parts)
+    small = data_parts.folds(np.arange(6), 3, 0, np.arange(6))  # one row of every class
+    assert len(small) == 3
+    with pytest.raises(ToolError, match="all rows are of one group"):
+        data_parts.holdout(codes, 0, 100, np.zeros(600))
+    with pytest.raises(ToolError, match="5 folds need at least 5 groups, there are 2"):
+        data_parts.folds(codes, 5, 0, groups % 2)
+
+
+@pytest.fixture
+def speakers(tmp_path):
+    """Forty speakers who say one thing each: only rows of the same speaker help each other."""
+    rng = np.random.default_rng(0)
+    who = np.arange(160) % 40
+    X = rng.normal(size=(40, 3))[who] * 5.0 + 0.01 * rng.normal(size=(160, 3))
+    lines = [f"{a},{b},{c},s{w},k{w % 2}" for (a, b, c), w in zip(X, who, strict=True)]
+    path = tmp_path / "speakers.csv"
+    path.write_text("a,b,c,who,label\n" + "\n".join(lines) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("command", ["train", "cv", "tune"])
+def test_groups_stay_together_with_any_machine(speakers, command):
+    options = ["-m", "CS", "-k", "rbf", "-g", "4", "--json"]
+    errors = []
+    for more in (["--ignore", "who"], ["--group", "who"]):
+        folds = ["-v", "2"] if command == "cv" else []
+        result = CliRunner().invoke(main, [command, str(speakers), *options, *folds, *more])
+        assert result.exit_code == 0, result.stderr
+        record = json.loads(result.stdout)
+        record = {"error": record["picked"]["validation_error"]} if command == "train" else record
+        errors.append(record["error"])
+    assert errors[1] > errors[0] + 0.05
+
+
+def test_groups_without_anything_to_validate_are_refused(speakers):
+    options = ["train", str(speakers), "-m", "CS", "-c", "1", "--group", "who"]
+    result = CliRunner().invoke(main, options)
+    assert result.exit_code == 2
+    assert "validates nothing; add -v FOLDS, or leave the column out with --ignore" in result.stderr
+    options = ["tune", str(speakers), "--method", "radius-margin", "--group", "who"]
+    result = CliRunner().invoke(main, options)
+    assert result.exit_code == 2
+    assert "--group is for --method grid" in result.stderr

@@ -34,6 +34,10 @@ class ToolError(click.ClickException):
 _click_main: Callable[..., Any] = click.Group.main
 
 
+class _ReaderLeftError(Exception):
+    """Standard output was closed; no ``OSError``, for which click exits with 1."""
+
+
 class _TerminatedError(BaseException):
     """SIGTERM: everything half-written is removed on the way out."""
 
@@ -72,6 +76,13 @@ class Tool(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(list(self.summaries.items()))
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; ``head`` may close the pipe that it writes to."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise _ReaderLeftError from None
+
     def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
         """Run; exit with 0, 1, 2, 130 or 143."""
         if os.environ.get("_POLYMARGIN_COMPLETE") or not standalone_mode:
@@ -101,7 +112,7 @@ class Tool(click.Group):
         except _TerminatedError:
             click.echo("polymargin: terminated", err=True)
             return TERMINATED
-        except BrokenPipeError:
+        except (_ReaderLeftError, BrokenPipeError):
             return 0  # whoever read our output has enough
         except Exception as error:
             if _was_interrupted(error):

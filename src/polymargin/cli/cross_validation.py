@@ -18,7 +18,7 @@ def cross_validate(setup: MachineSetup, found: Any, n_folds: int) -> dict[str, A
     from polymargin.cli.data_parts import folds
     from polymargin.cli.settings_search import search
 
-    y, splits = found.y, folds(found.codes, n_folds, setup.seed)
+    y, splits = found.y, folds(found.codes, n_folds, setup.seed, found.groups)
     say(f"{n_folds} folds: {setup.words()}")
     if setup.is_auto:
         errors, picked, interrupted = _auto_folds(setup, found, y, splits)
@@ -75,7 +75,8 @@ def _nested(
     setup = replace(setup, max_time=share)
     try:
         for train, test in splits:
-            chosen = choose(setup, found.X[train], y[train], found.codes[train])
+            groups = None if found.groups is None else found.groups[train]
+            chosen = choose(setup, found.X[train], y[train], found.codes[train], groups)
             if chosen is not None and chosen.interrupted:
                 return errors, picked, True
             settings = {name: 1.0} if chosen is None else dict(chosen.best.settings)

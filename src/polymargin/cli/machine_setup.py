@@ -87,6 +87,11 @@ class MachineSetup:
         """Whether something is left to be picked on a validation part."""
         return self.eta is None if self.is_hull else self.C == "auto"
 
+    @property
+    def validates(self) -> bool:
+        """Whether a training without folds looks at validation rows."""
+        return self.is_auto or self.has_choice
+
     def estimator(self, **changes: Any) -> Any:
         """An estimator; ``changes`` of C, gamma, n_prototypes or eta."""
         kernel: dict[str, Any] = {
@@ -174,7 +179,7 @@ _OF_MACHINES = (
     *("restarts", "annealing", "assignment", "metric", "cache_mb", "init", "solver", "offset"),
     "landmarks",
 )
-_OF_AUTO = ("objective", "prefer", "budget", "group")
+_OF_AUTO = ("objective", "prefer", "budget")
 
 
 def _machine(options: dict[str, Any]) -> str:

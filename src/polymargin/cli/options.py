@@ -200,8 +200,6 @@ _AUTO_OPTIONS = [
     click.option("--prefer", type=click.Choice(["accurate", "small", "fast"]), default="accurate",
                  show_default=True, help="auto: small and fast take the smallest or fastest model "
                  "that is not clearly worse."),
-    click.option("--group", metavar="COLUMN", help="auto: rows with the same value (speaker, "
-                 "patient, document) stay together in validation; the column is no feature."),
     click.option("--budget", type=Number(), help="auto: seconds for the choice.  Default: 6, more "
                  "from 10,000 rows on."),
 ]  # fmt: skip
@@ -280,6 +278,8 @@ def machine_options(
                      "features, stored in the model.  Default: standard; sparse: none or maxabs."),
         click.option("--max-time", type=Number(), help="Seconds for picking C and training; the "
                      "model that is best on validation rows is kept."),
+        click.option("--group", metavar="COLUMN", help="Rows with the same value (speaker, "
+                     "patient, document) stay together in validation; the column is no feature."),
         click.option("--rows", type=Number(("auto", "all"), whole=True), default="auto",
                      help="Train on a random sample of so many rows.  Default: all, for MP at most "
                      f"{MOST_ROWS}."),

@@ -42,6 +42,8 @@ def tune_by_radius_margin(
                 f"{name}: the radius-margin search takes one value to begin with."
             )
     reading = take_data_options(options)
+    if reading["group"] is not None:
+        raise click.UsageError("--group is for --method grid; radius-margin splits no rows.")
     check_writable(output)
     found = read(data, reading)
     setup.plan = found.plan

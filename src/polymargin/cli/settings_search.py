@@ -17,12 +17,12 @@ from polymargin.cli.messages import progress, say_once
 from polymargin.cli.preprocessing import fit_scaler, new_scaler, scale_in_place
 from polymargin.cli.single_fit import SHORTEST_FIT, Fitted, fit, model_bytes, predict_scaled
 
-__all__ = ["Cell", "Search", "choose", "search"]
+__all__ = ["SEARCH_SHARE", "Cell", "Search", "choose", "search"]
 
 _AUTO_C = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # times the inverse of a typical kernel value
 _AUTO_ETA = (0.2, 0.4, 0.6, 0.8, 1.0)  # on the relative scale of ConvexHullSVC
 _PART_ROWS = {"linear": 10_000, "other": 3_000}  # rows on which C is picked, at most
-_SEARCH_SHARE = 0.5  # of the time limit; the rest is for the final fit
+SEARCH_SHARE = 0.5  # of the time limit; the rest is for the final fit
 
 
 @dataclass
@@ -49,7 +49,7 @@ class Search:
 
     cells: list[Cell]
     n_train: int
-    validation: np.ndarray  # rows
+    validation: np.ndarray  # rows that ``fitted`` was validated on
     fitted: Fitted | None
     interrupted: bool
 
@@ -126,6 +126,7 @@ def search(
     started = time.perf_counter()
     runner: _Runner | None = None
     cells: list[Cell] = []
+    parts = splits[0]
     interrupted = False
     with progress(title) as line, warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -141,8 +142,11 @@ def search(
                     if len(cells) > 1:
                         say_once(f"{title}: {len(cells)} settings, {len(test)} rows to validate on")
                 data = (X_train, y[train], X_test, y[test])
+                before = None if runner is None else runner.best
                 runner = _Runner(setup, cells, data, scaler, line, runner, started, limit)
                 runner.run(number, len(splits))
+                if runner.best is not before:
+                    parts = train, test
                 if runner.is_late():
                     break
         except (KeyboardInterrupt, _InterruptedError):
@@ -152,8 +156,7 @@ def search(
         raise KeyboardInterrupt
     if not interrupted and not any(cell.errors for cell in cells):
         raise ToolError("no setting could be tried: every training part has a single class")
-    train, test = splits[0]
-    return Search(cells, len(train), test, fitted, interrupted)
+    return Search(cells, len(parts[0]), parts[1], fitted, interrupted)
 
 
 class _Runner:
@@ -254,11 +257,17 @@ def part_limit(setup: MachineSetup) -> int:
     return _PART_ROWS["linear" if setup.kernel == "linear" else "other"]
 
 
-def choose(setup: MachineSetup, X: Any, y: np.ndarray, codes: np.ndarray) -> Search | None:
+def choose(
+    setup: MachineSetup,
+    X: Any,
+    y: np.ndarray,
+    codes: np.ndarray,
+    groups: np.ndarray | None = None,
+) -> Search | None:
     """Pick what the setup leaves open on a validation part; None if there is no such part."""
-    train, test = holdout(codes, setup.seed, part_limit(setup))
+    train, test = holdout(codes, setup.seed, part_limit(setup), groups)
     if not len(test):
         return None
-    limit = None if setup.max_time is None else _SEARCH_SHARE * setup.max_time
+    limit = None if setup.max_time is None else SEARCH_SHARE * setup.max_time
     name = "eta" if setup.is_hull else "C"
     return search(setup, X, y, [(train, test)], f"picking {name}", limit)

@@ -96,7 +96,7 @@ def _walk(setup: MachineSetup, found: Any, Cs: Any, points: int) -> dict[str, An
     from polymargin.selection.path import regularization_path
 
     y = found.y
-    train, test = holdout(found.codes, setup.seed, len(found.codes))
+    train, test = holdout(found.codes, setup.seed, len(found.codes), found.groups)
     X, X_test = found.X[train], found.X[test]
     scaler = new_scaler(setup, X)
     if scaler is not None:

@@ -62,6 +62,11 @@ def train(data: str, output: str | None, folds: int | None, as_json: bool, **opt
     calibration = _take_calibration(options)
     setup = take_machine_setup(options)
     reading = take_data_options(options)
+    if reading["group"] is not None and folds is None and not setup.validates:
+        raise click.UsageError(
+            f"--group {reading['group']}: -m {setup.machine} with all parameters given validates "
+            "nothing; add -v FOLDS, or leave the column out with --ignore."
+        )
     check_writable(output)
     found = read(data, reading)
     setup.plan = found.plan
@@ -78,7 +83,7 @@ def train(data: str, output: str | None, folds: int | None, as_json: bool, **opt
     if setup.is_auto:
         train_auto(setup, found, output, record, as_json, calibration)
     else:
-        train_model(setup, found, data, output, record, as_json, calibration)
+        train_model(setup, found, output, record, as_json, calibration)
 
 
 def _take_calibration(options: dict[str, Any]) -> dict[str, Any]:
@@ -143,58 +148,31 @@ def _say_end(interrupted: bool, output: str | None) -> None:
 def train_model(
     setup: MachineSetup,
     found: Any,
-    data: str,
     output: str | None,
     record: dict[str, Any],
     as_json: bool,
     calibration: dict[str, Any],
 ) -> None:
-    """Pick what is left open, train on all rows, write the better model, report.
-
-    ``cli/time_plan.py`` has the rule for trainings that are cut short.
-    """
-    from polymargin.cli.data_parts import sample
-    from polymargin.cli.single_fit import scaled_fit, slim
-    from polymargin.cli.time_plan import Timer, choose_model, final_rows
+    """Pick what is left open, train on all rows, write the better model, report."""
+    from polymargin.cli.final_fit import finish_training
+    from polymargin.cli.time_plan import Timer
 
     timer = Timer(setup.max_time)
-    X, y, n = found.X, found.y, found.X.shape[0]
     try:
-        settings, choice, picked = pick(setup, X, y, found.codes)
-        final, n_final, is_fair = None, 0, False
-        if picked is None or not (picked.interrupted or timer.is_over):
-            rows = sample(setup, found.codes)
-            rows, is_fair = final_rows(picked, rows, n, timer.left)
-            n_final = n if rows is None else len(rows)
-            final = scaled_fit(setup, settings | calibration, X, y, rows, lambda: timer.left)
+        settings, choice, picked = pick(setup, found.X, found.y, found.codes, found.groups)
+        settings |= calibration
+        record |= finish_training(setup, found, settings, picked, timer, output, choice)
     except KeyboardInterrupt:
         say("polymargin: interrupted before there was a model: nothing was written")
         raise click.exceptions.Exit(INTERRUPTED) from None
-    scaled = None if final is None else final.X
-    kept = choose_model(picked, final, scaled, y, n_final, is_fair)
-    fitted, seconds = kept.fitted, timer.seconds
-    interrupted = (picked is not None and picked.interrupted) or (
-        final is not None and final.interrupted
-    )
-    fitted.estimator.max_time = setup.max_time
-    slim(fitted.estimator)
-    name_features(fitted, found)
-    # the training error of a whole table takes time, and X is scaled for the final fit alone
-    shown = scaled if fitted is final and not timer.is_over else None
-    record |= summary(fitted, found, choice, seconds, shown, y)
-    record |= {"trained_rows": kept.rows, "stage": kept.stage, "interrupted": interrupted}
-    if output is not None:
-        record |= {"model": output, "model_bytes": write(fitted.model, output, found, kept.rows)}
-    _say_end(interrupted, output)
-    if kept.why:
-        say(kept.words(n))
+    _say_end(record["interrupted"], output)
     emit(record, as_json, lambda: summary_text(record))
-    if interrupted:
+    if record["interrupted"]:
         raise click.exceptions.Exit(INTERRUPTED)
 
 
 def pick(
-    setup: MachineSetup, X: Any, y: Any, codes: Any
+    setup: MachineSetup, X: Any, y: Any, codes: Any, groups: Any = None
 ) -> tuple[dict[str, Any], dict[str, Any] | None, Any]:
     """Settings for the final fit, how they were picked, and the search that did."""
     if not setup.has_choice:
@@ -202,7 +180,7 @@ def pick(
     from polymargin.cli.settings_search import choose
 
     name = "eta" if setup.is_hull else "C"
-    outcome = choose(setup, X, y, codes)
+    outcome = choose(setup, X, y, codes, groups)
     if outcome is None:
         say(f"{name} = 1: too few rows to pick it by validation (give it with -c)")
         return {name: 1.0}, None, None

@@ -73,33 +73,47 @@ def tune(
     setup.plan = found.plan
     check_classes(found)
     from polymargin.cli.data_parts import thin
+    from polymargin.cli.final_fit import finish_training
+    from polymargin.cli.time_plan import Timer
 
     thin(setup, found)
-    record = {"command": "tune", "data": data} | _tune(setup, found, folds)
-    interrupted = record["interrupted"]
-    if output is not None and not interrupted:
-        record |= _final(setup, found, record["best"], output)
+    timer = Timer(setup.max_time)
+    outcome, how = _search(setup, found, folds, output is not None)
+    record = {"command": "tune", "data": data} | _record(outcome, how)
+    if output is not None:
+        final = finish_training(setup, found, dict(outcome.best.settings), outcome, timer, output)
+        kept = ("model", "model_bytes", "interrupted", "stage", "trained_rows")
+        record |= {"final": final} | {name: final[name] for name in kept}
     emit(record, as_json, lambda: _tune_text(record))
-    if interrupted:
+    if record["interrupted"]:
         raise click.exceptions.Exit(INTERRUPTED)
 
 
-def _tune(setup: MachineSetup, found: Any, n_folds: int | None) -> dict[str, Any]:
+def _search(
+    setup: MachineSetup, found: Any, n_folds: int | None, has_final: bool
+) -> tuple[Any, str]:
+    """Try all settings; with a final fit to come in a share of the time limit."""
     from polymargin.cli.data_parts import folds, holdout
-    from polymargin.cli.settings_search import search
+    from polymargin.cli.settings_search import SEARCH_SHARE, search
 
-    codes = found.codes
+    codes, groups = found.codes, found.groups
     if n_folds is None:
-        splits = [holdout(codes, setup.seed, len(codes))]
+        splits = [holdout(codes, setup.seed, len(codes), groups)]
         how = f"a validation part of {len(splits[0][1])} rows"
     else:
-        splits = folds(codes, n_folds, setup.seed)
+        splits = folds(codes, n_folds, setup.seed, groups)
         how = f"{n_folds} folds"
     limit = setup.max_time
+    if limit is not None and has_final:
+        limit *= SEARCH_SHARE
     outcome = search(setup, found.X, found.y, splits, "tuning", limit)
-    best = outcome.best
-    if not best.errors:  # Ctrl-C before the first setting was tried to its end
+    if not outcome.best.errors:  # Ctrl-C before the first setting was tried to its end
         raise KeyboardInterrupt
+    return outcome, how
+
+
+def _record(outcome: Any, how: str) -> dict[str, Any]:
+    best = outcome.best
     return {
         "validation": how,
         "results": [
@@ -116,19 +130,6 @@ def _tune(setup: MachineSetup, found: Any, n_folds: int | None) -> dict[str, Any
         "error": best.error,
         "interrupted": outcome.interrupted,
     }
-
-
-def _final(setup: MachineSetup, found: Any, best: dict[str, Any], output: str) -> dict[str, Any]:
-    """The best settings on all rows, written."""
-    from polymargin.cli.outcome import name_features, summary, write
-    from polymargin.cli.single_fit import scaled_fit, slim
-
-    fitted = scaled_fit(setup, best, found.X, found.y)
-    slim(fitted.estimator)
-    name_features(fitted, found)
-    final = summary(fitted, found, None, fitted.seconds, fitted.X, found.y)
-    size = write(fitted.model, output, found)
-    return {"final": final, "model": output, "model_bytes": size, "interrupted": fitted.interrupted}
 
 
 def _tune_text(record: dict[str, Any]) -> str:
@@ -149,5 +150,6 @@ def _tune_text(record: dict[str, Any]) -> str:
         )
     text = table(rows) + f"\n\n* lowest error on {record['validation']}"
     if "model" in record:
-        text += f"; trained on all rows: {record['model']}, {size_text(record['model_bytes'])}"
+        rows = "all rows" if record["stage"] == "final" else f"{record['trained_rows']} rows"
+        text += f"; trained on {rows}: {record['model']}, {size_text(record['model_bytes'])}"
     return text
