@@ -150,6 +150,6 @@ def _tune_text(record: dict[str, Any]) -> str:
         )
     text = table(rows) + f"\n\n* lowest error on {record['validation']}"
     if "model" in record:
-        rows = "all rows" if record["stage"] == "final" else f"{record['trained_rows']} rows"
-        text += f"; trained on {rows}: {record['model']}, {size_text(record['model_bytes'])}"
+        where = "all rows" if record["stage"] == "final" else f"{record['trained_rows']} rows"
+        text += f"; trained on {where}: {record['model']}, {size_text(record['model_bytes'])}"
     return text
