@@ -138,9 +138,11 @@ def test_groups_stay_together():
     y = rng.integers(2, size=30)[speaker]
     X = rng.normal(size=(30, 5))[speaker] + 0.05 * rng.normal(size=(240, 5))
     plain = AutoSVC(machines="rbf", n_candidates=2, budget=HOURS, random_state=0).fit(X, y)
-    grouped = AutoSVC(machines="rbf", n_candidates=2, budget=HOURS, random_state=0).fit(
-        X, y, groups=speaker
-    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        grouped = AutoSVC(machines="rbf", n_candidates=2, budget=HOURS, random_state=0).fit(
+            X, y, groups=speaker
+        )
     assert plain.best_score_ > 0.95
     assert grouped.best_score_ < 0.75
 
@@ -387,3 +389,47 @@ def test_temperature_finds_the_scale_of_the_scores():
     P = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     y = (P.cumsum(axis=1) < rng.random((20000, 1))).sum(axis=1)
     assert fit_temperature(7.0 * logits, y, np.ones(20000)) == pytest.approx(7.0, rel=0.05)
+
+
+# -- warm starts, groups -----------------------------------------------------------------------
+
+
+def test_a_start_from_another_C_leads_to_the_same_machine_sooner():
+    from polymargin.estimators.auto_fits import Trainer
+    from polymargin.solvers.run import Clock
+
+    X, y = overlapping(300)
+    table = Table.of(X, y)
+    trainer = Trainer(X, y, None, table, Clock(HOURS), HOURS, False, 0)
+    rows = np.arange(250)
+    for kind, g in (("rbf", 0.25), ("linear", 1.0)):
+        low, high = (Candidate(kind, "ww", c, g) for c in (10.0, 10.0**1.5))
+        start = trainer.start_of(low, trainer.train(low, rows, (), None)[0])
+        cold = trainer.train(high, rows, (), None)[0]
+        warm = trainer.train(high, rows, (), start)[0]
+        assert warm.C == cold.C
+        for model in (cold, warm):
+            assert model.certificate_.relative_gap <= 1e-2
+        assert warm.certificate_.primal == pytest.approx(cold.certificate_.primal, rel=2e-2)
+        assert len(warm.history_["steps"]) <= len(cold.history_["steps"])
+        assert warm.history_["steps"][-1] < cold.history_["steps"][-1]
+
+
+def test_prototypes_leave_no_start():
+    from polymargin.estimators.auto_fits import Trainer
+
+    assert Trainer.start_of(Candidate("prototypes", None, 1.0, count=2), object()) is None
+
+
+def test_groups_that_look_alike_inside_are_told():
+    rng = np.random.default_rng(0)
+    who = np.arange(300) % 30
+    X = rng.normal(size=(30, 4))[who] + 0.1 * rng.normal(size=(300, 4))
+    y = rng.integers(2, size=30)[who]
+    options = {"machines": "rbf", "n_candidates": 2, "cv": 3, "budget": HOURS, "random_state": 0}
+    with pytest.warns(UserWarning, match="groups: rows of new groups are classified far worse"):
+        AutoSVC(**options).fit(X, y, groups=who)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        AutoSVC(**options).fit(X, y, groups=rng.integers(30, size=300))
+    assert not [w for w in caught if "new groups" in str(w.message)]

@@ -596,3 +596,66 @@ def test_features_of_very_different_size_are_named(tmp_path, tool):
     path = write(tmp_path, "a,b,l\n" + rows)
     assert "hardly count" in tool("train", path, "-m", "CS", "-c", 1e-9, "--scale", "none")[2]
     assert "hardly count" not in tool("train", path, "-m", "CS", "-c", 1)[2]
+
+
+# -- tables as strangers have them -------------------------------------------------------------
+
+
+def test_points_between_thousands_with_a_decimal_comma(tmp_path):
+    text = "price;size;kind\n" + "1.234,50;0,5;a\n999,00;1,25;b\n12.345;2,0;a\n" * 10
+    data = read_data(write(tmp_path, text))
+    np.testing.assert_allclose(data.X[:3], [[1234.5, 0.5], [999.0, 1.25], [12345.0, 2.0]])
+
+
+@pytest.mark.parametrize("name", ["Id", "customer_id", "PassengerId"])
+def test_identifiers_of_a_table_of_numbers_are_left_out(tmp_path, tool, name):
+    rng = np.random.default_rng(0)
+    numbers = np.arange(60) + 1 if name == "Id" else rng.permutation(10_000)[:60]
+    rows = "".join(f"{i},{k % 3 + 0.1 * rng.normal()},c{k % 3}\n" for k, i in enumerate(numbers))
+    path, model = write(tmp_path, f"{name},a,label\n{rows}"), tmp_path / "m.pm"
+    code, _, err = tool("train", path, "-m", "CS", "-c", 1, "-o", model)
+    assert code == 0, err
+    assert f"column '{name}' left out" in err
+    code, out, err = tool("predict", model, path)
+    assert code == 0, err
+    assert len(out.splitlines()) == 60
+    code, _, err = tool("train", path, "-m", "CS", "-c", 1, "--numeric", name)
+    assert "left out" not in err
+
+
+def test_measurements_are_no_identifiers():
+    from polymargin.tables.column_plan import names_rows
+
+    values = np.random.default_rng(0).normal(size=50)
+    assert not names_rows("id", values)  # no whole numbers
+    assert not names_rows("width", np.round(1000 * values))
+    assert not names_rows("idea", np.random.default_rng(0).permutation(50) * 2.0)
+    assert not names_rows("id", np.repeat(np.arange(25.0), 2))  # a speaker with two rows
+    assert names_rows("row", np.arange(50.0))
+
+
+def test_a_column_without_a_name_that_numbers_the_rows_is_told(tmp_path, tool):
+    rows = "".join(f"{k},{k % 3}.5,c{k % 3}\n" for k in range(40))
+    code, _, err = tool("train", write(tmp_path, rows), "-m", "CS", "-c", 1)
+    assert code == 0, err
+    assert "warning: column 0 numbers the rows: if it is no feature, give --ignore 0" in err
+
+
+def test_a_report_on_two_columns_one_of_which_holds_words(tmp_path, tool):
+    rows = "".join(f"{k % 3}.{k % 7},{'xyz'[k % 3]},c{k % 3}\n" for k in range(60))
+    path, model = write(tmp_path, "a,b,label\n" + rows), tmp_path / "m.pm"
+    assert tool("train", path, "-m", "CS", "-c", 1, "-o", model)[0] == 0
+    code, _, err = tool("report", model, path, "-o", tmp_path / "r.html")
+    assert code == 0, err
+
+
+def test_a_report_on_a_model_without_support_vectors(tmp_path, tool, monkeypatch):
+    from polymargin.cli import single_fit
+
+    monkeypatch.setattr(single_fit, "_SUPPORT_BYTES", 1)
+    rows = "".join(f"{k % 3}.{k % 7},{k % 5},c{k % 3}\n" for k in range(60))
+    path, model = write(tmp_path, "a,b,label\n" + rows), tmp_path / "m.pm"
+    code, _, err = tool("train", path, "-m", "CS", "-c", 1, "-o", model)
+    assert "support vectors are left out of the model" in err
+    code, _, err = tool("report", model, path, "-o", tmp_path / "r.html")
+    assert code == 0, err

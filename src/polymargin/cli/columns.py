@@ -10,6 +10,7 @@ from polymargin.cli.messages import say, table
 __all__ = [
     "column_specs",
     "known_categories",
+    "leave_out_identifiers",
     "prepare_columns",
     "reading_kinds",
     "say_plan",
@@ -70,6 +71,26 @@ def prepare_columns(found: Any, wanted: Any, kinds: dict[str, str]) -> None:
         )
         _count_unknown(found, wanted.known)
     found.columns = None
+
+
+def leave_out_identifiers(found: Any, kinds: dict[str, str]) -> None:
+    """Drop columns of a matrix that name its rows; say so where they have no names to go by."""
+    import numpy as np
+
+    from polymargin.tables.column_plan import names_rows
+
+    X, names = found.X, found.feature_names
+    if hasattr(X, "nnz") or X.shape[1] < 2:
+        return
+    for k in reversed(range(X.shape[1])):
+        name = str(k) if names is None else names[k]
+        why = "" if kinds.get(name) == "number" else names_rows(name, X[:, k])
+        if why and names is None:
+            say(f"warning: column {k} numbers the rows: if it is no feature, give --ignore {k}")
+        elif why and found.X.shape[1] > 1:
+            say(f"column {name!r} left out: {why}")
+            found.X = np.delete(found.X, k, axis=1)
+            found.feature_names = [*found.feature_names[:k], *found.feature_names[k + 1 :]]
 
 
 def known_categories(model: Any) -> dict[str, frozenset[str]]:

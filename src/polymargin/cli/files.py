@@ -22,7 +22,7 @@ def read(
     data: str | list[str], options: dict[str, Any], wanted: Any = None, need_label: bool = True
 ) -> Any:
     """Read DATA with a progress line; what was assumed is said."""
-    from polymargin.cli.columns import prepare_columns, reading_kinds
+    from polymargin.cli.columns import leave_out_identifiers, prepare_columns, reading_kinds
     from polymargin.datasets import read_data
 
     started = time.perf_counter()
@@ -58,6 +58,8 @@ def read(
         say(note)
     if found.columns is not None:
         prepare_columns(found, wanted, kinds)
+    elif wanted is None:
+        leave_out_identifiers(found, kinds)
     return found
 
 

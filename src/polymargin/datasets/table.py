@@ -19,6 +19,7 @@ from polymargin.datasets.text_values import (
     is_missing,
     number_from_text,
     numbers_from_texts,
+    without_points,
 )
 
 __all__ = ["Column", "Table", "column_from_texts", "roles_of_columns"]
@@ -180,6 +181,8 @@ def column_from_texts(
 ) -> Column:
     """A column by what its texts are: numbers, dates, truth values, or text."""
     distinct = {t: None if is_missing(t, missing) else str(t).strip() for t in set(texts.tolist())}
+    if decimal == "," and forced != "text":
+        distinct = without_points(distinct)
     clean = np.array([distinct[t] for t in texts.tolist()] or [None], dtype=object)[: len(texts)]
     present = [t for t in distinct.values() if t is not None]
     if forced == "text":

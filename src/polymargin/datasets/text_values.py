@@ -16,6 +16,7 @@ __all__ = [
     "is_missing",
     "is_number",
     "numbers_from_texts",
+    "without_points",
 ]
 
 MISSING = frozenset(
@@ -29,6 +30,7 @@ NO_LABEL = frozenset(["", "?", "nan", "<na>"])
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _INFINITE = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE | re.ASCII)
 _GROUPED = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?", re.ASCII)
+_GROUPED_POINTS = re.compile(r"[+-]?\d{1,3}(\.\d{3})+(,\d*)?", re.ASCII)
 
 DATE_FORMATS = (
     "iso",
@@ -76,6 +78,20 @@ def number_from_text(text: str, decimal: str = ".") -> float | None:
     if decimal == "." and _GROUPED.fullmatch(text):  # 1,234.5
         return float(text.replace(",", ""))
     return None
+
+
+def without_points(texts: dict[Any, str | None]) -> dict[Any, str | None]:
+    """Numbers as 1.234,5 without the points between thousands, if one of the texts is such a one.
+
+    Only then is 1.234 known to be more than a thousand.
+    """
+    present = [text for text in texts.values() if text is not None]
+    if not any("," in text and _GROUPED_POINTS.fullmatch(text) for text in present):
+        return texts
+    return {
+        key: text.replace(".", "") if text is not None and _GROUPED_POINTS.fullmatch(text) else text
+        for key, text in texts.items()
+    }
 
 
 def numbers_from_texts(

@@ -1,47 +1,35 @@
 """AutoSVC: the machine, its size, C and gamma chosen by a race on the training data.
 
-fit: check -> scale -> a sample of the rows -> race (auto_race.py) of candidates
-(auto_candidates.py) over splits (auto_splits.py) -> final fit of the choice on all rows.
+fit: check (auto_parameters.py) -> scale (auto_data.py) -> a sample of the rows -> race
+(auto_race.py) of candidates (auto_candidates.py) over splits (auto_splits.py), each fit from what
+others left (auto_fits.py) -> final fit of the choice on all rows -> warnings (auto_warnings.py).
 """
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import StandardScaler
-from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_consistent_length, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
-from polymargin.compiled.memory import rows_of
 from polymargin.estimators.auto_candidates import Candidate, Table, starting_candidates
-from polymargin.estimators.auto_losses import (
-    OBJECTIVES,
-    fit_temperature,
-    objective_weights,
-    probabilities,
-)
+from polymargin.estimators.auto_data import Ready, part_of, prepare
+from polymargin.estimators.auto_losses import fit_temperature, objective_weights, probabilities
+from polymargin.estimators.auto_parameters import check_parameters, seed_of
 from polymargin.estimators.auto_race import Entry, Race, Rules
 from polymargin.estimators.auto_splits import plan_stages, search_rows, stratified_sample
 from polymargin.estimators.auto_table import format_tried, tried_columns
 from polymargin.estimators.auto_warmup import compile_first
+from polymargin.estimators.auto_warnings import warn_of_choice
 from polymargin.estimators.inspection import dissect, model_space, nameless, two_columns
-from polymargin.exceptions import warn_user
-from polymargin.problem.encoding import encode
-from polymargin.problem.validation import canonical, check_number, validate_named
+from polymargin.problem.validation import canonical, validate_named
 from polymargin.solvers.run import Clock, deferred_interrupt
 
 __all__ = ["AutoSVC"]
-
-KINDS = ("linear", "prototypes", "rbf")
-PREFERENCES = ("accurate", "small", "fast")
 
 KERNEL_ROWS = 20_000
 """Rows of the final fit of a kernel machine: its time grows with the square of the rows, its
@@ -53,17 +41,6 @@ than twenty fits of a kernel machine of the same rows, or 10 s."""
 
 _SEARCH_SHARE = 0.6  # of max_time; the rest is for the final fit
 _GOOD_GAP = 0.05  # relative gap up to which an unfinished final fit is preferred to the race
-
-
-class Ready(NamedTuple):
-    """Training data after validation: rows with weight, scaled."""
-
-    X: Any
-    y: np.ndarray
-    label: np.ndarray
-    weight: np.ndarray | None
-    groups: np.ndarray | None
-    scaler: StandardScaler | None
 
 
 def _has_probabilities(estimator: Any) -> bool:
@@ -215,11 +192,11 @@ class AutoSVC(ClassifierMixin, BaseEstimator):
         -------
         self
         """
-        kinds = self._check_parameters()
-        seed = self._seed()
-        ready = self._prepare(X, y, sample_weight, groups)
+        kinds = check_parameters(self)
+        seed = seed_of(self.random_state)
+        ready = prepare(self, X, y, sample_weight, groups)
         rows = search_rows(ready.label, np.random.default_rng([seed, 0]))
-        sample = _part(ready, rows)
+        sample = part_of(ready, rows)
         table = Table.of(sample.X, sample.label)
         weight = "balanced" if self._balances() else self.class_weight
         candidates = starting_candidates(table, self.prefer, weight, kinds, self.n_candidates)
@@ -234,76 +211,8 @@ class AutoSVC(ClassifierMixin, BaseEstimator):
         self._finish(ready, race, chosen, candidates[0], clock, seed)
         return self
 
-    def _check_parameters(self) -> tuple[str, ...]:
-        """Refuse what cannot be; the kinds of machines to try."""
-        for name, value, known in (
-            ("objective", self.objective, OBJECTIVES),
-            ("prefer", self.prefer, PREFERENCES),
-            ("scale", self.scale, ("auto", "none")),
-        ):
-            if not isinstance(value, str) or value not in known:
-                raise ValueError(f"{name} must be one of {list(known)}, got {value!r}.")
-        if isinstance(self.cv, numbers.Integral) and self.cv < 2:
-            raise ValueError(f"cv must be at least 2 folds, got {self.cv!r}.")
-        if isinstance(self.cv, str | float) or self.cv is None:
-            raise ValueError(f"cv must be a number of folds or a splitter, got {self.cv!r}.")
-        if self.budget != "auto":
-            check_number("budget", self.budget, above=0.0)
-        if self.max_time is not None:
-            check_number("max_time", self.max_time, above=0.0)
-        check_number("tol", self.tol, above=0.0)
-        count = self.n_candidates
-        if count is not None and (not isinstance(count, numbers.Integral) or count < 1):
-            raise ValueError(f"n_candidates must be an integer >= 1 or None, got {count!r}.")
-        return self._kinds()
-
-    def _kinds(self) -> tuple[str, ...]:
-        if isinstance(self.machines, str) and self.machines == "all":
-            return KINDS
-        given = (self.machines,) if isinstance(self.machines, str) else tuple(self.machines)
-        if "precomputed" in given:
-            raise ValueError(
-                "machines: a precomputed kernel leaves nothing to choose but C; use "
-                "MulticlassSVC(kernel='precomputed') with GridSearchCV."
-            )
-        unknown = [kind for kind in given if kind not in KINDS]
-        if unknown or not given:
-            raise ValueError(f"machines must be 'all' or some of {list(KINDS)}, got {given!r}.")
-        return given
-
     def _balances(self) -> bool:
         return self.objective == "balanced_accuracy" and self.class_weight is None
-
-    def _seed(self) -> int:
-        seed = self.random_state
-        if not isinstance(seed, numbers.Integral) or seed < 0:
-            seed = check_random_state(seed).randint(2**31 - 1)
-        return int(seed) % (2**31)
-
-    def _prepare(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> Ready:
-        """Validate, drop rows without weight, scale."""
-        X, y = validate_named(
-            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C"
-        )
-        check_classification_targets(y)
-        if groups is not None:
-            groups = np.asarray(groups)
-            check_consistent_length(y, groups)
-            if len(np.unique(groups)) < 2:
-                raise ValueError("groups: all rows are of one group; at least two are needed.")
-        found = encode(y, sample_weight, self.class_weight)
-        X = canonical(X)
-        if len(found.kept) < len(y):
-            X, y = rows_of(X, found.kept), y[found.kept]
-            groups = None if groups is None else groups[found.kept]
-        weight = None if sample_weight is None else found.weight
-        scaler = None
-        if self.scale == "auto" and not sp.issparse(X):
-            scaler = StandardScaler().fit(X, sample_weight=weight)
-            X = scaler.transform(X)
-            if hasattr(self, "feature_names_in_"):
-                scaler.feature_names_in_ = self.feature_names_in_
-        return Ready(X, y, found.label, weight, groups, scaler)
 
     def _race(
         self,
@@ -364,7 +273,7 @@ class AutoSVC(ClassifierMixin, BaseEstimator):
         candidate = default if chosen is None else chosen.candidate
         if candidate.kind == "rbf":
             rng = np.random.default_rng([seed, 2])
-            ready = _part(ready, stratified_sample(ready.label, KERNEL_ROWS, rng))
+            ready = part_of(ready, stratified_sample(ready.label, KERNEL_ROWS, rng))
         left = None if self.max_time is None else max(self.max_time - clock.seconds, 0.05)
         model = candidate.build(
             race.table, tol=self.tol, max_time=left, n_jobs=self.n_jobs, random_state=seed
@@ -379,7 +288,7 @@ class AutoSVC(ClassifierMixin, BaseEstimator):
         self._adopt_better(model, ready, chosen, race)
         if self.verbose:
             print(self.table(), flush=True)
-        self._warn(race, chosen)
+        warn_of_choice(self, race, chosen, ready.groups is not None)
 
     def _adopt_better(self, model: Any, ready: Ready, chosen: Entry | None, race: Race) -> None:
         """The final model, unless it was ended so early that the model of the race is better."""
@@ -410,22 +319,6 @@ class AutoSVC(ClassifierMixin, BaseEstimator):
         if self.objective == "log_loss" and chosen is not None:
             scores, label, weight = race.validation_scores(chosen)
             self.temperature_ = fit_temperature(scores, label, weight)
-
-    def _warn(self, race: Race, chosen: Entry | None) -> None:
-        """What a person should know of the choice."""
-        if self.stage_ == "race":
-            warn_user(
-                f"max_time={self.max_time:g}: the final fit could not be finished; the model kept "
-                f"is one of the race, trained on {self.n_rows_} rows. Increase max_time."
-            )
-        never = race.never_predicted(chosen)
-        if len(never):
-            names = ", ".join(repr(c) for c in race.classes[never].tolist()[:5])
-            more = "" if len(never) <= 5 else f" and {len(never) - 5} more"
-            warn_user(
-                f"y: in validation the chosen machine never predicted {names}{more}; use "
-                "objective='balanced_accuracy' if these classes matter."
-            )
 
     def table(self, rows: int | None = None) -> str:
         """The table of what was tried as text, best machines first.
@@ -519,17 +412,3 @@ class AutoSVC(ClassifierMixin, BaseEstimator):
         ndarray of shape (n_samples, n_classes)
         """
         return probabilities(two_columns(self.decision_function(X)), self.temperature_)
-
-
-def _part(ready: Ready, rows: np.ndarray) -> Ready:
-    """Some of the rows; all of them are not copied."""
-    if len(rows) == len(ready.label):
-        return ready
-    return Ready(
-        rows_of(ready.X, rows),
-        ready.y[rows],
-        ready.label[rows],
-        None if ready.weight is None else ready.weight[rows],
-        None if ready.groups is None else ready.groups[rows],
-        ready.scaler,
-    )

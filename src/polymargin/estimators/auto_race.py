@@ -8,7 +8,6 @@ the number of threads; only a time limit that is reached does.
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 
 from polymargin.estimators.auto_candidates import Candidate, Table, model_size, neighbours
+from polymargin.estimators.auto_fits import Trainer, WarmStart, chain_of
 from polymargin.estimators.auto_losses import class_scores_of, example_losses, mean_and_error
 from polymargin.estimators.auto_splits import Split, Stage
 from polymargin.solvers.run import Clock
@@ -28,10 +28,6 @@ _HOPELESS_Z = 2.5
 """Standard errors of the paired difference by which a candidate must trail to leave.  A smaller
 number drops machines that a larger training part would favour, a larger one costs fits."""
 
-_SEARCH_TOL = 1e-2  # of the fits of the race: labels hardly change below it
-_FIT_SHARE = 6.0  # a fit of the race may take a sixth of the budget,
-_FIT_RATIO = 8.0  # or this many times the median of the fits of its size, if that is more
-_COMPILING = 1.0  # seconds beyond its limit after which a fit must have waited for the compiler
 _SEEN_OFTEN = 5  # validation examples of a class that is noted when it is never predicted
 _MOST_MOVES = 8  # steps from neighbour to neighbour
 
@@ -52,7 +48,10 @@ class Rules:
 
 @dataclass
 class Entry:
-    """A candidate and its record; ``losses`` and ``scores`` are those of the current size."""
+    """A candidate and its record.
+
+    ``losses``, ``scores`` and ``starts`` (by the number of the split) are of the current size.
+    """
 
     candidate: Candidate
     losses: list[np.ndarray] = field(default_factory=list)
@@ -61,6 +60,7 @@ class Entry:
     error: float = float("nan")
     n_splits: int = 0
     train_rows: int = 0
+    starts: dict[int, WarmStart | None] = field(default_factory=dict)
     seconds: list[float] = field(default_factory=list)
     model_bytes: int = 0
     operations: int = 0
@@ -89,8 +89,11 @@ class Race:
     ) -> None:
         self.X, self.y, self.label = X, y, label
         self.classes = np.unique(y)
-        self.fit_weight, self.loss_weight = fit_weight, loss_weight
+        self.loss_weight = loss_weight
         self.table, self.rules, self.clock = table, rules, clock
+        self.trainer = Trainer(
+            X, y, fit_weight, table, clock, rules.budget, rules.forgives, rules.seed
+        )
         self.entries: dict[Candidate, Entry] = {}
         self.splits: list[Split] = []
         self.best: Entry | None = None
@@ -123,8 +126,10 @@ class Race:
     def _grow(self) -> None:
         """Another size of the training part: losses of the size before do not count."""
         self.splits = []
-        for entry in self.alive:
-            entry.losses, entry.scores = [], []
+        for entry in self.entries.values():
+            entry.starts = {}
+            if entry.is_alive:
+                entry.losses, entry.scores = [], []
 
     def _validate(self, entries: Sequence[Entry], split: Split) -> bool:
         """Every entry on a split, the best ones first; False if the time was over before."""
@@ -277,48 +282,57 @@ class Race:
     # -- fits --------------------------------------------------------------------------------------
 
     def _fits(self, entries: Sequence[Entry], number: int) -> int:
-        """Train and validate on a split; how many were done before the time was over."""
+        """Train and validate on a split; how many were done before the time was over.
+
+        Machines that start from each other are trained one after the other, in any number of
+        threads.
+        """
+        jobs = effective_n_jobs(self.rules.n_jobs)
+        chains: list[list[Entry]] = [list(entries)]
+        if jobs > 1:
+            by_chain: dict[Candidate, list[Entry]] = {}
+            for entry in entries:
+                by_chain.setdefault(chain_of(entry.candidate), []).append(entry)
+            chains = list(by_chain.values())
+        recent = self._recent_seconds()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            done = Parallel(n_jobs=effective_n_jobs(self.rules.n_jobs), prefer="threads")(
-                delayed(self._fit)(entry, number) for entry in entries
+            done = Parallel(n_jobs=jobs, prefer="threads")(
+                delayed(self._fit_chain)(chain, number, recent) for chain in chains
             )
         return sum(done)
 
-    def _fit(self, entry: Entry, number: int) -> bool:
+    def _recent_seconds(self) -> list[float]:
+        return [entry.seconds[-1] for entry in self.entries.values() if entry.seconds]
+
+    def _fit_chain(self, chain: Sequence[Entry], number: int, recent: Sequence[float]) -> int:
+        return sum(self._fit(entry, number, recent) for entry in chain)
+
+    def _fit(self, entry: Entry, number: int, recent: Sequence[float]) -> bool:
         if self.n_fits and self.clock.why_end() is not None:
             return False
-        split = self.splits[number]
+        split, one = self.splits[number], entry.candidate
         try:
-            model, seconds = self._train(entry.candidate, split.train)
+            start = self._nearest_start(one, number)
+            model, seconds = self.trainer.train(one, split.train, recent, start)
             scores = class_scores_of(model, self.X[split.test], self.classes)
         except (ValueError, ArithmeticError, MemoryError, np.linalg.LinAlgError) as error:
             entry.verdict = f"failed: {' '.join(str(error).split())[:80]}"
             return True
+        entry.starts[number] = self.trainer.start_of(one, model)
         self._note(entry, split, model, scores, seconds)
         return True
 
-    def _train(self, candidate: Candidate, rows: np.ndarray) -> tuple[Any, float]:
-        """A fitted model and the seconds it took; once more if it had to wait for the compiler."""
-        weight = None if self.fit_weight is None else self.fit_weight[rows]
-        limit = self._fit_limit()
-        model = candidate.build(
-            self.table, tol=_SEARCH_TOL, max_time=limit, random_state=self.rules.seed
-        )
-        for _ in range(2):
-            began = time.perf_counter()
-            model.fit(self.X[rows], self.y[rows], weight)
-            seconds = time.perf_counter() - began
-            if not self._forgive(seconds - limit) or model.status_ != "max_time":
-                break
-        return model, seconds
-
-    def _forgive(self, overrun: float) -> bool:
-        """Whether time went by that no solver used: code compiled for the first time."""
-        waited = overrun > _COMPILING and self.rules.forgives
-        if waited:
-            self.clock.started += overrun
-        return waited
+    def _nearest_start(self, one: Candidate, number: int) -> WarmStart | None:
+        """Of the machines that differ in C only, what the one with the nearest C left."""
+        chain = chain_of(one)
+        found = [
+            start
+            for entry in list(self.entries.values())
+            if chain_of(entry.candidate) == chain
+            and (start := entry.starts.get(number)) is not None
+        ]
+        return min(found, key=lambda start: abs(np.log(start.c / one.c)), default=None)
 
     def _note(
         self, entry: Entry, split: Split, model: Any, scores: np.ndarray, seconds: float
@@ -331,12 +345,6 @@ class Race:
         entry.model = model
         entry.was_too_slow |= model.status_ == "max_time"
         self.n_fits += 1
-
-    def _fit_limit(self) -> float:
-        """Seconds for one fit: a hopeless annealing must not eat the budget of the others."""
-        recent = [e.seconds[-1] for e in self.entries.values() if e.seconds]
-        usual = float(np.median(recent)) if recent else 0.0
-        return max(self.rules.budget / _FIT_SHARE, _FIT_RATIO * usual, 0.05)
 
     # -- the choice --------------------------------------------------------------------------------
 
@@ -364,6 +372,17 @@ class Race:
         seen = np.bincount(label, minlength=len(self.classes))
         named = np.bincount(scores.argmax(axis=1), minlength=len(self.classes))
         return np.flatnonzero((seen >= _SEEN_OFTEN) & (named == 0))
+
+    def other_mean(self, one: Candidate, splits: Sequence[Split]) -> tuple[float, float]:
+        """Mean loss of a candidate on splits outside the race, and its standard error."""
+        losses, weights = [], []
+        for split in splits:
+            model, _ = self.trainer.train(one, split.train, self._recent_seconds(), None)
+            scores = class_scores_of(model, self.X[split.test], self.classes)
+            weights.append(self.loss_weight[split.test])
+            label = self.label[split.test]
+            losses.append(example_losses(self.rules.objective, scores, label, weights[-1]))
+        return mean_and_error(np.concatenate(losses), np.concatenate(weights))
 
     def _say(self, text: str) -> None:
         if self.rules.verbose and self.best is not None:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from sklearn.model_selection import KFold, StratifiedGroupKFold, StratifiedKFold
 
-__all__ = ["Split", "Stage", "plan_stages", "search_rows", "stratified_sample"]
+__all__ = ["Split", "Stage", "plain_folds", "plan_stages", "search_rows", "stratified_sample"]
 
 SEARCH_ROWS = 10_000
 """Rows that take part in the choice.  A validation part of 2,000 tells errors apart that differ by
@@ -95,6 +95,11 @@ def plan_stages(y: np.ndarray, groups: Any, cv: Any, seed: int) -> list[Stage]:
     rows = max(2 * _FIRST_ROWS, round(_SECOND_ROWS / cost))
     second = Stage(tuple(part(fold, rows) for fold in folds[:2]), keep(4), True, True)
     return [first, second, Stage(tuple(folds[:3]), 1, False, True)]
+
+
+def plain_folds(y: np.ndarray, seed: int) -> list[Split]:
+    """Stratified folds that know nothing of groups."""
+    return list(_folds(y, None, _FOLDS, seed))
 
 
 def _small_plan(y: np.ndarray, groups: Any, cv: Any, seed: int, folds: list[Split]) -> list[Stage]:

@@ -404,10 +404,15 @@ class MulticlassSVC(TunedClassifier):
             place = np.full(self._n_train, -1)
             place[train] = np.arange(len(train))
             at = place[self.support_]
-            model.set_params(warm_start=True)
-            model.classes_, model._n_train = self.classes_, len(train)
-            model.support_, model.dual_coef_ = at[at >= 0], self.dual_coef_[at >= 0]
+            model._start_from(self.classes_, len(train), at[at >= 0], self.dual_coef_[at >= 0])
         return model
+
+    def _start_from(
+        self, classes: np.ndarray, n_train: int, support: np.ndarray, T: np.ndarray
+    ) -> None:
+        """Let the next fit start from the coefficients ``T`` of the rows ``support``."""
+        self.set_params(warm_start=True)
+        self.classes_, self._n_train, self.support_, self.dual_coef_ = classes, n_train, support, T
 
     def _fitted_attributes(self, ready: Prepared, problem: Problem) -> Attributes:
         """Attributes of the model of a dual point: what ``fit`` stores and callbacks see."""

@@ -107,6 +107,7 @@ def _notes(record: ExportModel, to: str) -> list[str]:
             f"{len(record.encoding.columns)} columns of a table become {record.n_features} "
             "features: numbers as they are (scaling is folded in; gaps are replaced by the "
             "value that the JSON export names), one 0/1 feature for each value of a category"
+            + (", a weight for each word of a text" if record.encoding.has_words else "")
         )
     if to == "onnx" and record.label_type in ("bool", "float"):
         notes.append(f"labels of type {record.label_type} are written as int64")

@@ -68,6 +68,11 @@ class TableEncoding:
             "features": [feature.record() for feature in self.features],
         }
 
+    @property
+    def has_words(self) -> bool:
+        """Whether a column is free text."""
+        return any(kind == "text" for _, kind, _ in self.columns)
+
     def check_words(self, to: str) -> None:
         """Refuse free text, which needs a tokeniser."""
         texts = [name for name, kind, _ in self.columns if kind == "text"]

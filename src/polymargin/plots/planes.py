@@ -19,7 +19,7 @@ from polymargin.estimators.inspection import (
 )
 from polymargin.problem.scoring import class_maxima
 
-__all__ = ["Plane", "find_plane"]
+__all__ = ["Plane", "find_plane", "holds_numbers"]
 
 _BLOCK_NUMBERS = 4_000_000
 _PROJECTIONS = ("auto", "pca", "prototypes")
@@ -244,7 +244,7 @@ def find_plane(parts: Parts, X: Any, names: list[str], features: Any, projection
     d = X.shape[1]
     if features is not None:
         return FeaturePair(parts, X, names, _pair(features, names))
-    if d == 2 and projection == "auto":
+    if d == 2 and projection == "auto" and holds_numbers(X):
         return FeaturePair(parts, X, names, (0, 1))
     if d < 2:
         raise ValueError("X has a single feature; a picture of regions needs two.")
@@ -292,6 +292,15 @@ def _columns(X: Any, pair: tuple[int, int]) -> np.ndarray:
         return np.asarray(X.iloc[:, list(pair)].to_numpy(), dtype=np.float64)
     array = X.to_numpy() if hasattr(X, "to_numpy") else np.asarray(X)
     return np.asarray(array[:, list(pair)], dtype=np.float64)
+
+
+def holds_numbers(X: Any) -> bool:
+    """Whether no column holds words."""
+    try:
+        _columns(X, (0, 1))
+    except ValueError:
+        return False
+    return True
 
 
 def _typical_row(X: Any) -> Any:

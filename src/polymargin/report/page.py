@@ -25,6 +25,7 @@ from polymargin.plots.confusion_display import ConfusionDisplay
 from polymargin.plots.decision_region_display import DecisionRegionDisplay
 from polymargin.plots.history_display import HistoryDisplay
 from polymargin.plots.margin_display import MarginDistributionDisplay
+from polymargin.plots.planes import holds_numbers
 from polymargin.plots.prototype_images_display import image_shape as checked_shape
 from polymargin.plots.risk_coverage_display import RiskCoverageDisplay
 from polymargin.plots.size_accuracy_display import SizeAccuracyDisplay
@@ -330,6 +331,8 @@ def _regions(
     kernel = getattr(getattr(parts.last, "_kernel", None), "name", "")
     few = len(parts.last.classes_) <= _MOST_MAP_CLASSES
     if examples.X.shape[1] != 2 or not few or kernel == "precomputed":
+        return None
+    if not holds_numbers(examples.X):
         return None
     record = DecisionRegionDisplay.record(
         model, examples.X, examples.y, resolution=_MAP_RESOLUTION, feature_names=names

@@ -137,6 +137,8 @@ def _left_out(parts: Parts, Z: Any, y: Any) -> Ground | None:
         return None  # its dual variables are not kept
     if not n or not machine.has_rivals or last._intercept_kind(machine) == "free":
         return None
+    if not hasattr(last, "support_"):  # a large linear model is saved without its support vectors
+        return None
     most = len(last.support_) / n
     return Ground(
         "Leave-one-out",

@@ -13,7 +13,7 @@ import numpy as np
 from polymargin.datasets.text_values import dates_from_texts
 from polymargin.tables.table_columns import column_matrix, uniform_column
 
-__all__ = ["ColumnPlan", "PlannedColumn", "plan_columns"]
+__all__ = ["ColumnPlan", "PlannedColumn", "names_rows", "plan_columns"]
 
 LEFT_OUT = "left out"
 
@@ -25,6 +25,9 @@ _GAP_SHARE = 0.01  # missing values from which the gap itself may tell something
 _MOST_CATEGORIES = 200  # of a column; the rarest beyond are taken together
 _MOST_TERMS = 20_000  # words of a column of text that are kept, the most frequent ones
 _RARE = (2, 20, 1000)  # a category is rare below n / 1000 rows, at least 2, at most 20
+
+_IDENTIFIER_NAME = re.compile(r"(?i:(^|[\W_])(id|idx|index|uuid|key))$|[a-z]I[dD]$")
+"""Names of columns that are left out if every row has another whole number in them."""
 
 
 @dataclass
@@ -157,20 +160,31 @@ def _plan(column: Any) -> PlannedColumn:
 def _plan_numbers(column: Any) -> PlannedColumn:
     values = column.values
     gaps = np.isnan(values)
-    n = len(values)
     if gaps.all():
         return PlannedColumn(column.name, LEFT_OUT, "no value in any row")
-    is_numbering = n >= _FEW_ROWS and not gaps.any() and bool(np.all(np.diff(values) == 1.0))
-    if is_numbering and column.kind == "number":
-        return PlannedColumn(
-            column.name, LEFT_OUT, f"numbers the rows (kept with --numeric {column.name!r})"
-        )
+    if column.kind == "number" and (why := names_rows(column.name, values)):
+        return PlannedColumn(column.name, LEFT_OUT, why)
     has_gaps = bool(gaps.mean() >= _GAP_SHARE)
     why = "" if column.kind == "number" else f"days since 1970, read as {_shown(column.form)}"
     if gaps.any():
         noted = ", and whether it is missing is a feature" if has_gaps else ""
         why = _joined(why, f"{int(gaps.sum())} missing, filled with the median{noted}")
     return PlannedColumn(column.name, column.kind, why, column.form, has_gaps)
+
+
+def names_rows(name: str, values: np.ndarray) -> str:
+    """Why numbers name the rows rather than describe them; empty if they do not."""
+    if len(values) < _FEW_ROWS:
+        return ""
+    kept = f"(kept with --numeric {name!r})"
+    if np.all(np.diff(values) == 1.0):
+        return f"numbers the rows {kept}"
+    if not _IDENTIFIER_NAME.search(name):
+        return ""
+    is_whole = bool(np.all(np.isfinite(values) & (values == np.floor(values))))
+    if is_whole and len(np.unique(values)) == len(values):
+        return f"a different whole number in each row, an identifier {kept}"
+    return ""
 
 
 def _shown(form: str | None) -> str:

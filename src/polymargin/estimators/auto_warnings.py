@@ -1,0 +1,60 @@
+"""AutoSVC: what a person should know of the choice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from polymargin.estimators.auto_race import Entry, Race
+from polymargin.estimators.auto_splits import Split, plain_folds, stratified_sample
+from polymargin.exceptions import warn_user
+
+__all__ = ["warn_of_choice"]
+
+_FAR_BETTER = 2.5
+"""Standard errors by which rows of known groups must do better than rows of new groups before it is
+said; with less, one choice in a hundred would be accused by chance."""
+
+_PLAIN_FITS = 2  # fits behind the comparison
+
+
+def warn_of_choice(estimator: Any, race: Race, chosen: Entry | None, has_groups: bool) -> None:
+    """Warn of an unfinished fit, of classes never predicted, of groups that look alike inside."""
+    if estimator.stage_ == "race":
+        warn_user(
+            f"max_time={estimator.max_time:g}: the final fit could not be finished; the model kept "
+            f"is one of the race, trained on {estimator.n_rows_} rows. Increase max_time."
+        )
+    never = race.never_predicted(chosen)
+    if len(never):
+        names = ", ".join(repr(c) for c in race.classes[never].tolist()[:5])
+        more = "" if len(never) <= 5 else f" and {len(never) - 5} more"
+        warn_user(
+            f"y: in validation the chosen machine never predicted {names}{more}; use "
+            "objective='balanced_accuracy' if these classes matter."
+        )
+    if has_groups and chosen is not None and not race.was_cut_short:
+        _warn_of_groups(race, chosen)
+
+
+def _warn_of_groups(race: Race, chosen: Entry) -> None:
+    """Compare validation by whole groups with validation that mixes them."""
+    rows = len(race.splits[0].train)
+    rng = np.random.default_rng([race.rules.seed, 3])
+    splits = [
+        Split(fold.train[stratified_sample(race.label[fold.train], rows, rng)], fold.test)
+        for fold in plain_folds(race.label, race.rules.seed)[:_PLAIN_FITS]
+    ]
+    mean, error = race.other_mean(chosen.candidate, splits)
+    noise = float(np.hypot(error, chosen.error))
+    if not chosen.mean - mean > _FAR_BETTER * noise:
+        return
+    values = f"{chosen.mean:.3g} against {mean:.3g}"
+    if race.rules.objective != "log_loss":
+        values = f"error {100 * chosen.mean:.1f} % against {100 * mean:.1f} %"
+    warn_user(
+        f"groups: rows of new groups are classified far worse than rows of groups that training "
+        f"has seen ({values}). Expect the former from new groups; more groups help more than "
+        "more rows of the same ones."
+    )
