@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from polymargin.cli.machine_setup import MachineSetup
 from polymargin.cli.messages import progress, say
 from polymargin.cli.preprocessing import fit_scaler, new_scaler, scale_in_place
-from polymargin.cli.single_fit import Fitted, predict_scaled
+from polymargin.cli.single_fit import SHORTEST_FIT, Fitted, predict_scaled
+from polymargin.cli.time_plan import Timer
 
 __all__ = ["auto_error", "fit_auto", "tried_record"]
 
 _SHOWN = 12  # lines of the table of what was tried
 
 
-def _estimator(setup: MachineSetup, is_scaled: bool) -> Any:
+def _estimator(setup: MachineSetup, is_scaled: bool, left: float | None) -> Any:
     from polymargin.estimators.auto import AutoSVC
 
     return AutoSVC(
@@ -23,7 +23,7 @@ def _estimator(setup: MachineSetup, is_scaled: bool) -> Any:
         prefer=setup.prefer,
         scale="none" if is_scaled or setup.scale == "none" else "auto",
         budget="auto" if setup.budget is None else setup.budget,
-        max_time=setup.max_time,
+        max_time=None if left is None else max(left, SHORTEST_FIT),
         class_weight=setup.class_weight,
         tol=1e-3 if setup.tol is None else setup.tol,
         n_jobs=setup.jobs,
@@ -32,16 +32,21 @@ def _estimator(setup: MachineSetup, is_scaled: bool) -> Any:
 
 
 def fit_auto(
-    setup: MachineSetup, X: Any, y: Any, groups: Any = None, title: str = "choosing"
+    setup: MachineSetup,
+    X: Any,
+    y: Any,
+    groups: Any = None,
+    title: str = "choosing",
+    timer: Timer | None = None,
 ) -> tuple[Fitted, Any]:
     """The model behind its scaler or encoder, and the AutoSVC that chose it."""
-    started = time.perf_counter()
+    timer = Timer(setup.max_time) if timer is None else timer
     scaler = None
     if setup.plan is not None or setup.scale not in ("auto", "none"):
         scaler = new_scaler(setup, X)
         fit_scaler(scaler, X)
         X = scale_in_place(scaler, X)
-    auto = _estimator(setup, scaler is not None)
+    auto = _estimator(setup, scaler is not None, timer.left)
     interrupted = False
     with progress(title):
         try:
@@ -50,7 +55,8 @@ def fit_auto(
             if not hasattr(auto, "best_estimator_"):
                 raise
             interrupted = True
-    seconds = time.perf_counter() - started
+    seconds = timer.seconds
+    auto.max_time = setup.max_time
     if setup.objective == "log_loss":  # its probabilities belong to AutoSVC itself
         return Fitted(auto, scaler, seconds, interrupted, plan=setup.plan, X=X), auto
     model = auto.best_estimator_

@@ -36,9 +36,8 @@ def finish_training(
     fitted.estimator.max_time = setup.max_time
     slim(fitted.estimator)
     name_features(fitted, found)
-    # the training error of a whole table takes time, and X is scaled for the final fit alone
-    shown = fitted.X if fitted is final and not timer.is_over else None
-    record = summary(fitted, found, choice, seconds, shown, found.y)
+    shown = fitted.X if fitted is final else None  # X is scaled for the final fit alone
+    record = summary(fitted, found, choice, seconds, shown, found.y, timer.left)
     record |= {"trained_rows": kept.rows, "stage": kept.stage, "interrupted": interrupted}
     if output is not None:
         record |= {"model": output, "model_bytes": write(fitted.model, output, found, kept.rows)}

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from polymargin.cli.files import writing
 from polymargin.cli.messages import progress, say, size_text, table
 
 __all__ = ["name_features", "summary", "summary_text", "warn_of_unpredicted", "write"]
+
+_PROBED = 200  # rows whose prediction tells how long all of them take
 
 
 def name_features(fitted: Any, found: Any) -> None:
@@ -32,9 +35,15 @@ def write(model: Any, output: str, found: Any, trained_rows: int | None = None) 
 
 
 def summary(
-    fitted: Any, found: Any, choice: dict[str, Any] | None, seconds: float, X: Any, y: Any
+    fitted: Any,
+    found: Any,
+    choice: dict[str, Any] | None,
+    seconds: float,
+    X: Any,
+    y: Any,
+    left: float | None = None,
 ) -> dict[str, Any]:
-    """What there is to say of a training."""
+    """What there is to say of a training; the training error only if ``left`` seconds allow it."""
     from polymargin.cli.model_description import model_record
     from polymargin.cli.single_fit import predict_scaled
 
@@ -45,12 +54,23 @@ def summary(
         "picked": choice,
         "seconds": seconds,
     }
-    if X is not None:  # scaled by now
+    if X is not None and _is_quick(fitted.estimator, X, left):  # scaled by now
         with progress("training error"):
             labels = predict_scaled(fitted.estimator, X)
             record["training_error"] = float((labels != y).mean())
             warn_of_unpredicted(labels, fitted.estimator.classes_, "training rows")
     return record
+
+
+def _is_quick(estimator: Any, X: Any, left: float | None) -> bool:
+    """Whether all rows can be predicted in the time that is left, by that of the first ones."""
+    if left is None:
+        return True
+    if left <= 0.0:
+        return False
+    began = time.perf_counter()
+    estimator.predict(X[:_PROBED])
+    return (time.perf_counter() - began) * X.shape[0] / _PROBED <= left
 
 
 def warn_of_unpredicted(labels: Any, classes: Any, where: str) -> None:

@@ -40,6 +40,7 @@ _AUTO_SECONDS = 6.0
 than twenty fits of a kernel machine of the same rows, or 10 s."""
 
 _SEARCH_SHARE = 0.6  # of max_time; the rest is for the final fit
+_SHORTEST_FIT = 0.05  # seconds below which no final fit is tried
 _GOOD_GAP = 0.05  # relative gap up to which an unfinished final fit is preferred to the race
 
 
@@ -82,8 +83,9 @@ class AutoSVC(ClassifierMixin, BaseEstimator):
     n_candidates : int or None, default=None
         At most so many machines start; those most often useful come first.
     max_time : float or None, default=None
-        Seconds for everything; the race gets at most 60 % of them.  If the final fit cannot be
-        finished, the model of the race stays where it is the better one.
+        Seconds for everything but code that is compiled for the first time; the race gets at most
+        60 % of them.  If the final fit cannot be finished, the model of the race stays where it is
+        the better one.
     class_weight : dict, "balanced" or None, default=None
     tol : float, default=1e-3
         Relative duality gap of the final fit.
@@ -193,6 +195,7 @@ class AutoSVC(ClassifierMixin, BaseEstimator):
         self
         """
         kinds = check_parameters(self)
+        whole = Clock(self.max_time)
         seed = seed_of(self.random_state)
         ready = prepare(self, X, y, sample_weight, groups)
         rows = search_rows(ready.label, np.random.default_rng([seed, 0]))
@@ -200,15 +203,15 @@ class AutoSVC(ClassifierMixin, BaseEstimator):
         table = Table.of(sample.X, sample.label)
         weight = "balanced" if self._balances() else self.class_weight
         candidates = starting_candidates(table, self.prefer, weight, kinds, self.n_candidates)
-        compile_first(sample.X, sample.y, table, candidates)
-        race, clock = self._race(sample, table, candidates, seed, len(ready.label))
+        whole.started += compile_first(sample.X, sample.y, table, candidates)
+        race, clock = self._race(sample, table, candidates, seed, len(ready.label), whole)
         chosen = race.choice()
         self._record(race, chosen, table)
         if clock.interrupted:
             if chosen is not None:
                 self._adopt(chosen.model, ready, chosen, race, "race")
             raise KeyboardInterrupt
-        self._finish(ready, race, chosen, candidates[0], clock, seed)
+        self._finish(ready, race, chosen, candidates[0], whole, seed)
         return self
 
     def _balances(self) -> bool:
@@ -221,6 +224,7 @@ class AutoSVC(ClassifierMixin, BaseEstimator):
         candidates: list[Candidate],
         seed: int,
         n_rows: int,
+        whole: Clock,
     ) -> tuple[Race, Clock]:
         seconds = self._search_seconds(n_rows)
         rules = Rules(
@@ -235,6 +239,8 @@ class AutoSVC(ClassifierMixin, BaseEstimator):
         )
         loss_weight = objective_weights(self.objective, sample.label, sample.weight)
         clock = Clock(seconds)
+        if self.max_time is not None:  # its share of the time began with the preparation
+            clock.started = whole.started
         race = Race(
             sample.X, sample.y, sample.label, sample.weight, loss_weight, table, rules, clock
         )
@@ -274,7 +280,13 @@ class AutoSVC(ClassifierMixin, BaseEstimator):
         if candidate.kind == "rbf":
             rng = np.random.default_rng([seed, 2])
             ready = part_of(ready, stratified_sample(ready.label, KERNEL_ROWS, rng))
-        left = None if self.max_time is None else max(self.max_time - clock.seconds, 0.05)
+        left = None if self.max_time is None else self.max_time - clock.seconds
+        if left is not None and left < _SHORTEST_FIT:
+            if chosen is not None:
+                self._adopt(chosen.model, ready, chosen, race, "race")
+                warn_of_choice(self, race, chosen, False)
+                return
+            left = _SHORTEST_FIT
         model = candidate.build(
             race.table, tol=self.tol, max_time=left, n_jobs=self.n_jobs, random_state=seed
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -18,12 +19,13 @@ _ROWS = 60
 _done: set[tuple[Any, ...]] = set()
 
 
-def compile_first(X: Any, y: np.ndarray, table: Table, candidates: Sequence[Candidate]) -> None:
-    """Train one small machine of every kind, once per process and form of data."""
+def compile_first(X: Any, y: np.ndarray, table: Table, candidates: Sequence[Candidate]) -> float:
+    """Train one small machine of every kind, once per process and form of data; the seconds."""
+    began = time.perf_counter()
     kinds = {(one.kind, one.machine, one.metric): one for one in candidates}
     fresh = {key: one for key, one in kinds.items() if _key(key, X) not in _done}
     if not fresh:
-        return
+        return 0.0
     label = np.unique(y, return_inverse=True)[1]
     rows = stratified_sample(label, _ROWS, np.random.default_rng(0))
     with warnings.catch_warnings():
@@ -31,6 +33,7 @@ def compile_first(X: Any, y: np.ndarray, table: Table, candidates: Sequence[Cand
         for key, one in fresh.items():
             _train_once(one, X[rows], y[rows], table)
             _done.add(_key(key, X))
+    return time.perf_counter() - began
 
 
 def _train_once(one: Candidate, X: Any, y: np.ndarray, table: Table) -> None:

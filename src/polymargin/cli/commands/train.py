@@ -115,18 +115,21 @@ def train_auto(
     from polymargin.cli.automatic import fit_auto, tried_record
     from polymargin.cli.data_parts import thin
     from polymargin.cli.single_fit import slim
+    from polymargin.cli.time_plan import Timer
 
+    timer = Timer(setup.max_time)
     thin(setup, found)
     y = found.y
     try:
-        fitted, auto = fit_auto(setup, found.X, y, found.groups)
+        fitted, auto = fit_auto(setup, found.X, y, found.groups, timer=timer)
         _calibrate(fitted, y, calibration)
     except KeyboardInterrupt:
         say("polymargin: interrupted before there was a model: nothing was written")
         raise click.exceptions.Exit(INTERRUPTED) from None
     slim(fitted.estimator)
     name_features(fitted, found)
-    record |= summary(fitted, found, None, fitted.seconds, fitted.X, y) | tried_record(auto)
+    record |= summary(fitted, found, None, fitted.seconds, fitted.X, y, timer.left)
+    record |= tried_record(auto)
     record["interrupted"] = fitted.interrupted
     if output is not None:
         size = write(fitted.model, output, found, int(auto.n_rows_))
