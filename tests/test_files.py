@@ -12,6 +12,7 @@ import zipfile
 import numpy as np
 import pytest
 import skops.io as skops_io
+from sklearn.base import clone
 from sklearn.datasets import load_iris
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -29,6 +30,8 @@ from polymargin import (
     MultiPrototypeSVCCV,
     PatternSMO,
 )
+from polymargin.estimators.inspection import dissect
+from polymargin.plots import HistoryDisplay
 from polymargin.storage import model_file as model_files
 
 MODELS = {
@@ -268,3 +271,26 @@ with atomic_file(sys.argv[1]) as file:
         assert len(os.listdir(saved.parent)) == 2
     assert os.listdir(saved.parent) == [saved.name]
     assert saved.read_bytes() == b"whole"
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        MulticlassSVC("ww", kernel="rbf", random_state=0),
+        MultiPrototypeSVC(2, random_state=0),
+        make_pipeline(StandardScaler(), MulticlassSVC(random_state=0)),
+    ],
+    ids=["kernel", "prototypes", "pipeline"],
+)
+def test_two_fits_of_one_seed_give_the_same_bytes(tmp_path, iris, model):
+    contents = []
+    for name in ("first.pm", "second.pm"):
+        polymargin.save(clone(model).fit(*iris), tmp_path / name)
+        contents.append((tmp_path / name).read_bytes())
+    assert contents[0] == contents[1]
+    loaded = polymargin.load(tmp_path / "first.pm")
+    history = dissect(loaded).last.history_
+    assert "seconds" not in history
+    assert len(history["dual"])
+    assert HistoryDisplay.record(loaded).seconds is None
+    assert HistoryDisplay.record(loaded).chart("gap")

@@ -53,7 +53,7 @@ def format_tried(tried: dict[str, list[Any]], objective: str, rows: int | None =
                 _shown(factor * tried["standard_error"][k]),
                 str(tried["n_splits"][k]),
                 str(tried["train_rows"][k]),
-                f"{tried['seconds'][k]:.2f}",
+                f"{tried['seconds'][k]:.2f}" if "seconds" in tried else "",
                 f"{tried['model_bytes'][k] / 1000.0:.1f}",
                 tried["verdict"][k],
             )

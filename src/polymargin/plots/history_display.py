@@ -23,7 +23,7 @@ class HistoryDisplay(Display):
 
     Parameters
     ----------
-    seconds, iteration : (k,) when.
+    seconds, iteration : (k,) when; None for the seconds of a loaded model, which forgets them.
     primal, dual, gap : (k,) value of the model, proven lower bound of the best possible value, and
         their relative distance.
     energy, temperature : (k,) or None
@@ -45,7 +45,7 @@ class HistoryDisplay(Display):
     >>> display = HistoryDisplay.from_estimator(model, x="iteration")  # doctest: +SKIP
     """
 
-    seconds: np.ndarray
+    seconds: np.ndarray | None
     iteration: np.ndarray
     primal: np.ndarray
     dual: np.ndarray
@@ -64,14 +64,15 @@ class HistoryDisplay(Display):
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, *, x: str = "seconds", quantities: Any = None, ax: Any = None
+        cls, estimator: Any, *, x: str | None = None, quantities: Any = None, ax: Any = None
     ) -> HistoryDisplay:
         """Draw the history of a fitted classifier.
 
         Parameters
         ----------
         estimator : fitted classifier, Pipeline that ends in one, or search
-        x : {"seconds", "iteration"}, default="seconds"
+        x : {"seconds", "iteration"} or None
+            None: seconds where they are known, which they are not after loading.
         quantities : sequence of str or None
             Of "objective", "energy", "gap", "temperature"; None: all that there are.
         ax : matplotlib axes or sequence of axes or None
@@ -87,7 +88,7 @@ class HistoryDisplay(Display):
         history = last.history_
         model = getattr(last, "best_estimator_", last)
         return cls(
-            history["seconds"],
+            history.get("seconds"),
             history["iteration"],
             history["primal"],
             history["dual"],
@@ -115,10 +116,14 @@ class HistoryDisplay(Display):
         pad = 0.06 * (high - low) or 0.05 * abs(best) or 0.5
         return low - pad, high + pad
 
-    def plot(self, ax: Any = None, *, x: str = "seconds", quantities: Any = None) -> HistoryDisplay:
+    def plot(
+        self, ax: Any = None, *, x: str | None = None, quantities: Any = None
+    ) -> HistoryDisplay:
         """Draw into ``ax`` (new axes if None); ``axes_``, ``ax_`` and ``figure_`` hold them."""
-        if x not in _AXES:
+        if x not in (None, *_AXES):
             raise ValueError(f"x must be 'seconds' or 'iteration', got {x!r}.")
+        if x == "seconds" and self.seconds is None:
+            raise ValueError("x='seconds': a loaded model does not know them; use 'iteration'.")
         chosen = self._chosen(quantities)
         axes = _divided(ax, len(chosen))
         charts = {name: self.chart(name, x) for name in chosen}
@@ -143,9 +148,10 @@ class HistoryDisplay(Display):
             raise ValueError("quantities is empty; name at least one.")
         return chosen
 
-    def chart(self, quantity: str, x: str = "seconds") -> Chart:
+    def chart(self, quantity: str, x: str | None = None) -> Chart:
         """One of the quantities against time or iterations."""
-        when, ending = getattr(self, x), f"over {len(self.seconds)} checks, ending at"
+        x = x or ("iteration" if self.seconds is None else "seconds")
+        when, ending = getattr(self, x), f"over {len(self.iteration)} checks, ending at"
         if quantity == "objective":
             return Chart(
                 "Objective",

@@ -174,7 +174,7 @@ def _time_sentence(last: Any, seconds: float | None) -> str:
     if seconds is not None:
         return duration(seconds)
     history = getattr(last, "history_", None)
-    if not history or not len(history["seconds"]):
+    if not history or not len(history.get("seconds", ())):
         return ""
     what = " for the final fit" if hasattr(last, "best_estimator_") else ""
     return f"{duration(float(history['seconds'][-1]))}{what}, by the solver's clock"

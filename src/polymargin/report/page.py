@@ -306,7 +306,7 @@ def _part_name(last: Any) -> str:
 
 
 def _history(model: Any, parts: Parts) -> list[Chart]:
-    if not len(getattr(parts.last, "history_", {}).get("seconds", ())):
+    if not len(getattr(parts.last, "history_", {}).get("iteration", ())):
         return []
     record = HistoryDisplay.record(model)
     return [record.chart(name) for name in record.quantities]

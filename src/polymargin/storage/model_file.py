@@ -10,6 +10,7 @@ and the finite numbers that prediction trusts.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import io
 import json
@@ -128,6 +129,11 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
         row and can.)
     path : str or path-like
 
+    Notes
+    -----
+    The same model gives the same bytes, and so do two fits with the same data, parameters and seed:
+    the file leaves out when something happened (``history_["seconds"]``).
+
     Raises
     ------
     ModelFileError
@@ -182,7 +188,7 @@ def _payload(model: Any) -> bytes:
 
     try:
         check_model(model)
-        payload = _packed(skops.dumps(model))
+        payload = _packed(skops.dumps(_without_seconds(model)))
     except (TypeError, ValueError, AttributeError, NotImplementedError, LookupError) as error:
         raise ModelFileError(f"model: cannot be stored: {_one_line(error)}") from error
     stranger = _stranger(payload)
@@ -217,6 +223,24 @@ def _parts(model: Any) -> list[Any]:
             todo += [v for v in part.get_params(deep=False).values() if hasattr(v, "get_params")]
         if hasattr(part, "steps"):
             todo += [step for _, step in part.steps if hasattr(step, "get_params")]
+    return found
+
+
+def _without_seconds(model: Any) -> Any:
+    """A shallow copy without readings of the clock: two fits of one seed give the same file."""
+    changes: dict[str, Any] = {}
+    for name in ("history_", "tried_"):
+        columns = getattr(model, name, None)
+        if isinstance(columns, dict) and "seconds" in columns:
+            changes[name] = {key: column for key, column in columns.items() if key != "seconds"}
+    if hasattr(model, "best_estimator_"):
+        changes["best_estimator_"] = _without_seconds(model.best_estimator_)
+    if hasattr(model, "steps"):
+        changes["steps"] = [(name, _without_seconds(step)) for name, step in model.steps]
+    if not changes:
+        return model
+    found = copy.copy(model)
+    found.__dict__.update(changes)
     return found
 
 
