@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 _RUN = """
-import sys, atheris
+import pathlib, sys, atheris
 # Numba compiles the byte code that it finds: what it compiles must not be instrumented.
 with atheris.instrument_imports(include=["polymargin", "skops", "click"],
                                 exclude=["polymargin.compiled", "polymargin.solvers"]):
@@ -24,6 +24,8 @@ with atheris.instrument_imports(include=["polymargin", "skops", "click"],
 if {name!r}.startswith("model"):
     from fuzz.models import base_files
     base_files()  # fitted before the clock of single inputs runs
+for seed in sorted(pathlib.Path({corpus!r}).glob("*"))[:20]:
+    TARGETS[{name!r}](seed.read_bytes())  # compiled, likewise
 atheris.Setup(sys.argv, TARGETS[{name!r}])
 atheris.Fuzz()
 """
@@ -62,7 +64,7 @@ def _fuzz(name: str, seconds: int) -> tuple[int, bool]:
     with tempfile.TemporaryDirectory() as folder:
         _more_seeds(name, Path(folder))
         seeds = [str(path) for path in (CORPUS / name, kept) if path.is_dir()]
-        command = [sys.executable, "-c", _RUN.format(name=name), folder, *seeds]
+        command = [sys.executable, "-c", _RUN.format(name=name, corpus=str(CORPUS / name)), folder, *seeds]
         command += [f"-max_total_time={seconds}", f"-artifact_prefix={kept}/", "-max_len=65536"]
         command += [f"-timeout={_INPUT_SECONDS}", f"-rss_limit_mb={_MEMORY_MB}"]
         command += ["-print_final_stats=1", "-verbosity=0"]
