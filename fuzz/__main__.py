@@ -64,7 +64,13 @@ def _fuzz(name: str, seconds: int) -> tuple[int, bool]:
     with tempfile.TemporaryDirectory() as folder:
         _more_seeds(name, Path(folder))
         seeds = [str(path) for path in (CORPUS / name, kept) if path.is_dir()]
-        command = [sys.executable, "-c", _RUN.format(name=name, corpus=str(CORPUS / name)), folder, *seeds]
+        command = [
+            sys.executable,
+            "-c",
+            _RUN.format(name=name, corpus=str(CORPUS / name)),
+            folder,
+            *seeds,
+        ]
         command += [f"-max_total_time={seconds}", f"-artifact_prefix={kept}/", "-max_len=65536"]
         command += [f"-timeout={_INPUT_SECONDS}", f"-rss_limit_mb={_MEMORY_MB}"]
         command += ["-print_final_stats=1", "-verbosity=0"]

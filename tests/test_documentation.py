@@ -137,13 +137,9 @@ def test_links_of_front_pages(page):
     assert [target for target in targets if not (ROOT / target).exists()] == []
 
 
-def test_theory_labels_are_defined_once():
-    """An equation ``$$ ... $$ (1.2)`` or a statement ``[(19.1)]{#label-19-1}`` is an anchor."""
+def test_anchors_of_statements_match_their_text():
+    """``[(19.1)]{#label-19-1}``: the link of a mention is made from the text, see docs/_ext."""
     text = "\n".join(page.read_text(encoding="utf-8") for page in (DOCS / "theory").glob("*.md"))
-    equations = re.findall(r"^\$\$ \(([\d.]+)\)$", text, re.M)
-    statements = re.findall(r"\[\(?([A\d.]+)\)?\]\{#label-", text)
-    labels = [*equations, *statements]
-    assert len(labels) > 70
-    assert sorted({label for label in labels if labels.count(label) > 1}) == []
     anchors = re.findall(r"\[\(?([A\d.]+)\)?\]\{#(label-[a\d-]+)\}", text)
+    assert len(anchors) > 25
     assert [a for label, a in anchors if a != "label-" + label.lower().replace(".", "-")] == []
