@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -862,66 +861,6 @@ def test_as_a_process(home, tmp_path):
     found = spawn("train", tmp_path / "none.csv")
     assert (found.returncode, found.stdout) == (1, "")
     assert found.stderr.count("\n") == 1
-
-
-@pytest.fixture(scope="module")
-def endless(tmp_path_factory):
-    """Data on which training takes minutes."""
-    rng = np.random.default_rng(0)
-    path = tmp_path_factory.mktemp("endless") / "noise.csv"
-    path.write_text(csv_text(np.round(rng.normal(size=(6000, 20)), 3), rng.integers(4, size=6000)))
-    return path
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        ["-m", "CS", "-k", "rbf", "-c", "1e6", "-e", "1e-12"],
-        ["-m", "CS", "-k", "rbf", "-e", "1e-9"],
-    ],
-    ids=["training", "picking C"],
-)
-def test_ctrl_c_keeps_the_best_model(endless, tmp_path, options):
-    if sys.platform == "win32":
-        pytest.skip("there is no SIGINT to send")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "polymargin", "train", endless, "-o", tmp_path / "m", *options],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    seen = []
-    assert process.stderr is not None
-    mark = "training" if "-c" in options else "picking C"
-    for line in process.stderr:
-        seen.append(line)
-        if mark in line:
-            break
-    time.sleep(6.0)
-    process.send_signal(signal.SIGINT)
-    _, rest = process.communicate(timeout=60)
-    assert process.returncode == 130, (seen, rest)
-    assert "interrupted: the best model so far is kept" in rest
-    model = polymargin.load(tmp_path / "m")
-    assert model.predict(np.zeros((2, 20))).shape == (2,)
-
-
-def test_ctrl_c_while_reading(tmp_path):
-    if sys.platform == "win32":
-        pytest.skip("there is no SIGINT to send")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "polymargin", "train", "-", "-o", tmp_path / "m"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    time.sleep(3.0)
-    process.send_signal(signal.SIGINT)
-    out, errors = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert (out, errors.strip()) == ("", "polymargin: interrupted")
-    assert not os.listdir(tmp_path)
 
 
 # -- real data ---------------------------------------------------------------------------------
