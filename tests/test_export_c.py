@@ -236,7 +236,7 @@ def test_refusals(tmp_path):
         with pytest.raises(ValueError, match="name"):
             to_c(model, name=name)
     with pytest.raises(ValueError, match="dtype"):
-        to_c(model, dtype="int4")
+        to_c(model, dtype="int2")
     with pytest.raises(ValueError, match="NUL"):
         to_c(MulticlassSVC().fit(X, np.array(["a\0b", "c", "d", "e"])[Y]))
     model.coef_ = model.coef_ * 1e60
@@ -262,8 +262,10 @@ def test_size_is_stated():
     size = constant_bytes(model)
     assert f"#define POLYMARGIN_MODEL_BYTES {size} " in text
     assert f"Size: {size} bytes" in text
-    assert size == 12 * 5 * 4 + 12 * 4 + 5  # weights, intercepts, where classes begin
-    assert constant_bytes(model, "int8") < constant_bytes(model, "int16") < size
+    assert size == 12 * 5 * 4 + 12 * 4 + 5 + 4  # weights, intercepts, first prototypes, labels
+    sizes = [constant_bytes(model, dtype) for dtype in ("int4", "int8", "int16")]
+    assert sizes == sorted(sizes)
+    assert sizes[-1] < size
 
 
 def test_coarse_headers_carry_a_caution():

@@ -24,7 +24,7 @@ __all__ = [
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 KERNELS = ("linear", "rbf", "poly", "sigmoid")
-SCALES = ("auto", "none", "standard", "minmax", "maxabs")
+SCALES = ("auto", "none", "standard", "minmax", "maxabs", "unit")
 
 
 # -- output -----------------------------------------------------------------------------------
@@ -275,7 +275,8 @@ def machine_options(
         click.option("--cache-mb", type=Number(), default=1000.0, show_default=True,
                      help="Memory for kernel values."),
         click.option("--scale", type=click.Choice(SCALES), default="auto", help="Scaling of the "
-                     "features, stored in the model.  Default: standard; sparse: none or maxabs."),
+                     "features, stored in the model; unit: rows of length 1 (images, counts).  "
+                     "Default: standard; sparse: none or maxabs."),
         click.option("--max-time", type=Number(), help="Seconds for picking C and training; the "
                      "model that is best on validation rows is kept."),
         click.option("--group", metavar="COLUMN", help="Rows with the same value (speaker, "

@@ -116,6 +116,8 @@ def summary_text(record: dict[str, Any]) -> str:
     rows.append(["", CERTIFICATE_MEANING])
     if "prediction_bytes" in record:
         rows.append(["for prediction", size_text(record["prediction_bytes"])])
+    if "header" in record:
+        rows.append(["header", f"{record['header']}: {record['header_notes'][0]}"])
     rows.append(["time", f"{record['seconds']:.1f} s"])
     if "model" in record:
         rows.append(["file", f"{record['model']}, {size_text(record['model_bytes'])}"])

@@ -28,7 +28,7 @@ def new_scaler(setup: MachineSetup, X: Any) -> Any:
 
 def _scaler(kind: str, X: Any) -> Any:
     """A scaler or None; sparse data are never centred."""
-    from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
+    from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, Normalizer, StandardScaler
 
     is_sparse = hasattr(X, "nnz")
     if kind == "auto":
@@ -45,6 +45,8 @@ def _scaler(kind: str, X: Any) -> Any:
         return None
     if kind == "maxabs":
         return MaxAbsScaler(copy=False)
+    if kind == "unit":
+        return Normalizer(copy=False)
     if kind == "standard":
         if is_sparse:
             say_once("sparse data: --scale standard divides by the deviation but does not centre")

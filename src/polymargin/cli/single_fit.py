@@ -122,6 +122,8 @@ def model_bytes(estimator: Any) -> int:
     """What prediction needs, in the precision it is kept in."""
     if hasattr(estimator, "best_estimator_"):
         estimator = estimator.best_estimator_
+    if hasattr(estimator, "model_bytes_"):
+        return int(estimator.model_bytes_)
     linear = [getattr(estimator, n, None) for n in ("prototypes_", "coef_")]
     if getattr(estimator, "kernel", "linear") == "linear":
         used = next((a for a in (linear[1], linear[0]) if a is not None), None)

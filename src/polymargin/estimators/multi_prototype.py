@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from polymargin.compiled.threads import single_threaded_libraries
 from polymargin.estimators.base import Prepared
 from polymargin.estimators.callbacks import with_callbacks
-from polymargin.estimators.prototype_training import PrototypeTrainer
+from polymargin.estimators.prototype_stages import StagedTrainer
 from polymargin.problem.annealing import Annealing, Schedule, find_annealing
 from polymargin.problem.encoding import encode_known
 from polymargin.problem.first_assignment import (
@@ -42,7 +42,7 @@ def _has_linear_kernel(estimator: Any) -> bool:
     raise AttributeError("partial_fit needs kernel='linear'; use fit for other kernels.")
 
 
-class MultiPrototypeSVC(PrototypeTrainer):
+class MultiPrototypeSVC(StagedTrainer):
     r"""Multi-prototype support vector machine: a few linear prototypes per class.
 
     Minimises, over prototypes :math:`M_r` (several per class) and an assignment :math:`a_i` of
@@ -61,10 +61,13 @@ class MultiPrototypeSVC(PrototypeTrainer):
 
     Parameters
     ----------
-    n_prototypes : int, mapping or array, default=5
+    n_prototypes : int, mapping, array or "auto", default=5
         Prototypes per class: one number, a mapping from label to number, or numbers in the order
-        of ``classes_``.  A class with fewer examples gets fewer, with a warning.
-    C : float, default=1.0
+        of ``classes_``.  A class with fewer examples gets fewer, with a warning.  "auto" is chosen
+        on a validation part of the training rows, as are C and ``metric`` where they are "auto":
+        at most nine fits on three quarters of the rows before the final one (``choice_``).  Places
+        of prototypes that win no example go to classes with larger losses.
+    C : float or "auto", default=1.0
         Weight of the losses; not divided by the number of examples.  ``np.inf`` (hard margin) with
         ``assignment="static"`` only: assignments are compared by their slacks.
     kernel : {"linear", "rbf", "poly", "sigmoid", "precomputed"} or callable, default="linear"
@@ -108,7 +111,7 @@ class MultiPrototypeSVC(PrototypeTrainer):
     solver : "auto" or PatternSMO, default="auto"
         A ``PatternSMO`` solves the static problem of ``assignment="static"`` with a member of the
         SMO-like family.
-    metric : {"euclidean", "learned"}, default="euclidean"
+    metric : {"euclidean", "learned", "auto"}, default="euclidean"
         "learned" measures prototypes by 1/2 tr(M A^-1 M') instead of 1/2 ||M||^2, A a matrix learnt
         from prototypes of early assignments: directions that tell classes apart become cheap.
         With ten and more prototypes per class often a tenth fewer errors on validation
@@ -120,6 +123,21 @@ class MultiPrototypeSVC(PrototypeTrainer):
     calibration_folds : int or None, default=None
         Number of the folds for these scores (None: 5 if they are needed).  A number also keeps
         them with the fold models, from which ``predict_set`` makes sets without further data.
+    fit_into : int, str or None, default=None
+        The largest size of the model on a device: bytes, or text such as "8kB" (1000) and "8kiB"
+        (1024).  Prototypes of each class, number format (int16, int8, int4), features, projection
+        and C are then chosen by the validation error of rounded models (``tried_``), and the
+        numbers are refitted after rounding; ``n_prototypes``, ``C`` and ``metric`` are not used.
+        The tables of scalers in front of the model are not counted: put none there, features are
+        scaled inside.  ``to_c`` writes the same integers.  Linear kernel.
+    finish : None, "auto" or float, default=None
+        A last stage of gradient steps on a smooth loss: softmax over classes of log-sum-exp over
+        their prototypes, features jittered by Gaussian noise of so many spreads.  "auto" tries none
+        and several strengths on a validation part (one more fit).  The stage has no certificate:
+        ``certificate_`` is that of the margin problem before it.  Linear kernel.
+    teacher : fitted classifier or None, default=None
+        The finish learns its ``predict_proba`` (or labels) instead of ``y``; with ``finish=None``
+        its jitter is chosen as by "auto".
 
     Attributes
     ----------
@@ -152,6 +170,13 @@ class MultiPrototypeSVC(PrototypeTrainer):
         of the static problem, ``temperature`` in multiples of C, ``energy`` and ``changed``
         assignments.  With a ``PatternSMO`` its counts instead of the last three.
     n_iter_ : int
+    choice_ : dict
+        Where a parameter was "auto": the values chosen, ``n_fits``, ``seconds`` and equally long
+        lists of what was tried.
+    finish_ : dict
+        Of the smooth finish: ``jitter``, what was tried, the margin objective before and after.
+    number_format_, model_bytes_, compact_, tried_
+        Of ``fit_into``: format, bytes on a device, the integers, and the table of the search.
     temperature_ : float
         Of ``probabilities="temperature"``: p = softmax(scores / temperature_).
     out_of_fold_scores_ : ndarray of shape (n_samples, n_classes)
@@ -189,8 +214,8 @@ class MultiPrototypeSVC(PrototypeTrainer):
 
     def __init__(
         self,
-        n_prototypes: int | Mapping[Any, int] | Any = 5,
-        C: float = 1.0,
+        n_prototypes: int | str | Mapping[Any, int] | Any = 5,
+        C: float | str = 1.0,
         kernel: str | Callable[..., Any] = "linear",
         intercept: str = "auto",
         assignment: str = "annealed",
@@ -213,6 +238,9 @@ class MultiPrototypeSVC(PrototypeTrainer):
         metric: str = "euclidean",
         probabilities: str | None = None,
         calibration_folds: int | None = None,
+        fit_into: int | str | None = None,
+        finish: float | str | None = None,
+        teacher: Any = None,
     ) -> None:
         self.n_prototypes = n_prototypes
         self.C = C
@@ -238,6 +266,9 @@ class MultiPrototypeSVC(PrototypeTrainer):
         self.metric = metric
         self.probabilities = probabilities
         self.calibration_folds = calibration_folds
+        self.fit_into = fit_into
+        self.finish = finish
+        self.teacher = teacher
 
     # -- fit ---------------------------------------------------------------------------------
 
@@ -257,6 +288,14 @@ class MultiPrototypeSVC(PrototypeTrainer):
         -------
         self
         """
+        self._check_stages()
+        self._forget_stages()
+        if self.fit_into is not None:
+            self._fit_into(X, y, sample_weight)
+            return self
+        if self._has_open_choice:
+            self._fit_chosen(X, y, sample_weight)
+            return self
         started = self._begin_calibration()
         schedule = self._check_parameters()
         ready = self._prepare(MACHINES["cs"], X, y, sample_weight)
@@ -284,6 +323,7 @@ class MultiPrototypeSVC(PrototypeTrainer):
             own = first_assignment(0)
         problem = self._problem(MACHINES["cs"], ready, own, prototype_class)
         self._train(problem, ready, schedule, first_assignment, seed, sample_weight)
+        self._finish_stage(X, y, sample_weight)
         self._finish_calibration(started, X, y, sample_weight)
         return self
 

@@ -24,7 +24,7 @@ from polymargin.problem.kernels import squared_norms
 from polymargin.problem.validation import check_number
 from polymargin.solvers.run import Clock, deferred_interrupt
 
-__all__ = ["MultiPrototypeSVCCV"]
+__all__ = ["MultiPrototypeSVCCV", "PrototypeSearch"]
 
 _AUTO_CS = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 _SEARCH_SHARE = 0.7  # of max_time; the rest is for the final fit
@@ -148,7 +148,9 @@ class MultiPrototypeSVCCV(PrototypeClassifier):
         Cs = self._levels(X)
         folds = list(check_cv(_fewer_folds(self.cv, y), y, classifier=True).split(X, y))
         base = self._base()
-        search = _Search(base, X, y, weight, counts, Cs, folds, bool(self.warm_start), self.verbose)
+        search = PrototypeSearch(
+            base, X, y, weight, counts, Cs, folds, bool(self.warm_start), self.verbose
+        )
         limit = None if self.max_time is None else _SEARCH_SHARE * float(self.max_time)
         clock = Clock(limit)
         chains = [(fold, count) for fold in range(len(folds)) for count in range(len(counts))]
@@ -261,7 +263,9 @@ def _fewer_folds(cv: Any, y: np.ndarray) -> Any:
 
 
 @dataclass
-class _Search:
+class PrototypeSearch:
+    """Fits of a grid of counts and C on folds, with the figures of each."""
+
     base: MultiPrototypeSVC
     X: Any
     y: np.ndarray

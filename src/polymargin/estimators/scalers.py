@@ -7,10 +7,16 @@ from typing import Any
 
 import numpy as np
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
+from sklearn.preprocessing import (
+    MaxAbsScaler,
+    MinMaxScaler,
+    Normalizer,
+    RobustScaler,
+    StandardScaler,
+)
 from sklearn.utils.validation import check_is_fitted
 
-__all__ = ["Scaling", "compose_scalers"]
+__all__ = ["Normalization", "Scaling", "compose_scalers", "split_at_normalizer"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +48,52 @@ class Scaling:
             low = later.apply(self.low)
             high = later.apply(self.high)  # type: ignore[arg-type]
         return replace(both, low=low, high=high)
+
+
+@dataclass(frozen=True, eq=False)
+class Normalization:
+    """Rows divided by their norm, after an optional scaling; a row of zeros stays as it is.
+
+    Attributes
+    ----------
+    norm : {"l2", "l1", "max"}
+    scaling : Scaling or None
+        Of scalers in front of the ``Normalizer``.
+    """
+
+    norm: str
+    scaling: Scaling | None = None
+
+    def apply(self, X: np.ndarray) -> np.ndarray:
+        Z = X if self.scaling is None else self.scaling.apply(X)
+        if self.norm == "l2":
+            length = np.sqrt((Z**2).sum(axis=1, keepdims=True))
+        elif self.norm == "l1":
+            length = np.abs(Z).sum(axis=1, keepdims=True)
+        else:
+            length = np.abs(Z).max(axis=1, keepdims=True)
+        return np.asarray(Z / np.where(length > 0.0, length, 1.0))
+
+
+def split_at_normalizer(
+    steps: list[tuple[str, Any]],
+) -> tuple[Normalization | None, list[tuple[str, Any]]]:
+    """What comes up to a ``Normalizer`` among the steps as one record, and the steps after it."""
+    flat = _flat(steps)
+    places = [k for k, (_, step) in enumerate(flat) if type(step) is Normalizer]
+    if not places:
+        return None, steps
+    first = places[0]
+    before = compose_scalers(flat[:first])
+    return Normalization(str(flat[first][1].norm), before), flat[first + 1 :]
+
+
+def _flat(steps: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    """Steps of inner Pipelines in place of these."""
+    found: list[tuple[str, Any]] = []
+    for name, step in steps:
+        found += _flat(step.steps) if isinstance(step, Pipeline) else [(name, step)]
+    return found
 
 
 def _standard(step: StandardScaler, d: int) -> Scaling:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from polymargin.estimators.number_formats import Grid
 from polymargin.export.c_plan import CPlan, Entry
 from polymargin.export.c_text import CArray, float32_of
 from polymargin.export.model_record import ExportModel
@@ -14,9 +15,9 @@ from polymargin.export.numbers import (
     raw_statistics,
 )
 
-__all__ = ["plan_float", "plan_integer"]
+__all__ = ["dot_function", "input_levels", "plan_float", "plan_integer", "weight_table"]
 
-_LEVELS = {"int8": 127, "int16": 32767}
+_LEVELS = {"int4": 7, "int8": 127, "int16": 32767}
 _INPUT_LEVELS = 32767
 _FEWEST_INPUT_LEVELS = 4095
 _INT32 = 2**31 - 1
@@ -106,18 +107,13 @@ def plan_integer(record: ExportModel, name: str, dtype: str) -> CPlan:
     """Integer weights, features quantised example by example, sums without overflow."""
     levels = _LEVELS[dtype]
     entry, W, b = _integer_scale(record, levels)
-    step = np.abs(W).max(axis=1) / levels
-    step[step == 0.0] = 1.0
-    q = np.rint(W / step[:, None]).astype(np.int64)
-    heaviest = max(1, int(np.abs(q).sum(axis=1).max()))
-    inputs = min(_INPUT_LEVELS, _INT32 // heaviest)
-    sum_type = "int32_t"
-    if inputs < _FEWEST_INPUT_LEVELS:
-        inputs, sum_type = _INPUT_LEVELS, "int64_t"
+    step = _steps(W, dtype)
+    q = np.clip(np.rint(W / step[:, None]), -levels, levels).astype(np.int64)
+    inputs, sum_type, bound = input_levels(q)
     plan = CPlan()
     plan.tables = [
         *entry.arrays(),
-        CArray("weights", q.astype(dtype), "One row per prototype."),
+        weight_table("weights", q, dtype, "One row per prototype."),
         CArray(
             "steps",
             float32_of(step, "weights"),
@@ -128,17 +124,15 @@ def plan_integer(record: ExportModel, name: str, dtype: str) -> CPlan:
     size = _sizes(record, entry)
     spread = np.sqrt(((W * size) ** 2).sum(axis=1))
     plan.error = float((_expected_error(W, size, levels) / np.maximum(spread, 1e-300)).max())
-    bound = heaviest * inputs
-    limit = "2147483647" if sum_type == "int32_t" else "2^63 - 1"
-    plan.remarks.append(
-        f"Sums do not overflow: the integer weights of a prototype have absolute values of sum "
-        f"{heaviest} at most, a quantised feature is at most {inputs}, and {heaviest} * {inputs} "
-        f"= {bound} <= {limit}, the largest {sum_type}."
-    )
+    plan.remarks.append(bound)
     d = record.n_features
     plan.locals = [f"int16_t q[{d}];", "float largest = 0.0f, unit = 0.0f;"]
     plan.stack_bytes = 2 * d
-    plan.functions += [_feature_function(entry, name), _dot_function(name, d, sum_type)]
+    scale = f"({name}_steps[r] * unit) + {name}_intercepts[r]"
+    plan.functions += [
+        _feature_function(entry, name),
+        dot_function(name, "prototype", "weights", d, dtype, sum_type, scale),
+    ]
     plan.prepare = _quantise_lines(name, d, inputs)
     plan.score = f"{name}_prototype(q, unit, r)"
     return plan
@@ -202,19 +196,74 @@ def _feature_function(entry: Entry, name: str) -> str:
     )
 
 
-def _dot_function(name: str, d: int, sum_type: str) -> str:
+def weight_table(field: str, q: np.ndarray, dtype: str, about: str) -> CArray:
+    """A table of integers; those of four bits share bytes in pairs, the first in the low half."""
+    if dtype != "int4":
+        return CArray(field, q.astype(dtype), about)
+    even = np.zeros((q.shape[0], q.shape[1] + q.shape[1] % 2), dtype=np.int64)
+    even[:, : q.shape[1]] = q
+    even += 8
+    packed = (even[:, 0::2] + 16 * even[:, 1::2]).astype(np.uint8)
+    return CArray(field, packed, f"{about} Two numbers per byte, 8 added to each.")
+
+
+def input_levels(q: np.ndarray) -> tuple[int, str, str]:
+    """The largest integer of a feature, the type of the sums, and why these do not overflow."""
+    heaviest = max(1, int(np.abs(q.astype(np.int64)).sum(axis=1).max()))
+    inputs, sum_type, limit = min(_INPUT_LEVELS, _INT32 // heaviest), "int32_t", "2147483647"
+    if inputs < _FEWEST_INPUT_LEVELS:
+        inputs, sum_type, limit = _INPUT_LEVELS, "int64_t", "2^63 - 1"
     return (
-        f"/* Score of prototype r for features q * unit. */\n"
-        f"static inline float {name}_prototype(const int16_t *q, float unit, int r)\n"
-        f"{{\n"
-        f"    {sum_type} sum = 0;\n"
-        f"    int j;\n"
-        f"    for (j = 0; j < {d}; ++j) {{\n"
-        f"        sum += ({sum_type}){name}_weights[r][j] * q[j];\n"
-        f"    }}\n"
-        f"    return (float)sum * ({name}_steps[r] * unit) + {name}_intercepts[r];\n"
-        f"}}\n"
+        inputs,
+        sum_type,
+        f"Sums do not overflow: the integer weights of a prototype have absolute values of sum "
+        f"{heaviest} at most, a quantised feature is at most {inputs}, and {heaviest} * {inputs} "
+        f"= {heaviest * inputs} <= {limit}, the largest {sum_type}.",
     )
+
+
+def _steps(W: np.ndarray, dtype: str) -> np.ndarray:
+    """One step per row; sixteen levels lose less where the largest weights are cut off."""
+    if dtype == "int4":
+        return np.array([Grid.of(row, dtype).step for row in W])
+    step = np.abs(W).max(axis=1) / _LEVELS[dtype]
+    step[step == 0.0] = 1.0
+    return np.asarray(step)
+
+
+def dot_function(
+    name: str, function: str, table: str, d: int, dtype: str, sum_type: str, scale: str
+) -> str:
+    """The product of row r of a table of integers with q, times ``scale``.
+
+    Without a scale the sum itself is given back.
+    """
+    if dtype == "int4":
+        pair = f"{name}_{table}[r][j]"
+        body = [
+            f"for (j = 0; j < {d // 2}; ++j) {{",
+            f"    const int pair = {pair};",
+            f"    sum += ({sum_type})((pair & 15) - 8) * q[2 * j];",
+            f"    sum += ({sum_type})((pair >> 4) - 8) * q[2 * j + 1];",
+            "}",
+        ]
+        if d % 2:
+            last = f"{name}_{table}[r][{d // 2}]"
+            body.append(f"sum += ({sum_type})(({last} & 15) - 8) * q[{d - 1}];")
+    else:
+        body = [
+            f"for (j = 0; j < {d}; ++j) {{",
+            f"    sum += ({sum_type}){name}_{table}[r][j] * q[j];",
+            "}",
+        ]
+    result, unit, about = f"return (float)sum * {scale};", ", float unit", "Score of prototype r"
+    kind = "float"
+    if not scale:
+        result, unit, about, kind = "return sum;", "", f"Row r of {table}", sum_type
+    lines = [f"{sum_type} sum = 0;", "int j;", *body, result]
+    head = f"static inline {kind} {name}_{function}(const int16_t *q{unit}, int r)"
+    text = "".join(f"    {line}\n" for line in lines)
+    return f"/* {about} for integers q{' of size unit' if unit else ''}. */\n{head}\n{{\n{text}}}\n"
 
 
 def _quantise_lines(name: str, d: int, inputs: int) -> list[str]:

@@ -8,8 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from polymargin.estimators.number_formats import label_bytes
+from polymargin.export.c_compact import plan_compact
 from polymargin.export.c_kernel import plan_kernel
 from polymargin.export.c_linear import plan_float, plan_integer
+from polymargin.export.c_normalizer import normalizer_function, normalizer_tables
 from polymargin.export.c_plan import CPlan
 from polymargin.export.c_text import (
     CArray,
@@ -25,14 +28,14 @@ from polymargin.export.suffixes import write_whole
 
 __all__ = ["constant_bytes", "header_and_notes", "to_c"]
 
-_DTYPES = ("float32", "int16", "int8")
+_DTYPES = ("float32", "int16", "int8", "int4")
 _LARGEST_FLOAT = "3.40282347e+38f"
 
 
 def to_c(
     model: Any,
     path: str | os.PathLike[str] | None = None,
-    dtype: str = "float32",
+    dtype: str | None = None,
     name: str = "polymargin_model",
 ) -> str:
     """A C99 header that predicts: constants and static functions, no memory to allocate.
@@ -47,8 +50,9 @@ def to_c(
     model : estimator, Pipeline of scalers and estimator, search, or ExportModel
     path : str or path-like, optional
         Where to write the header.
-    dtype : {"float32", "int16", "int8"}, default="float32"
-        Type of the weights or support vectors.
+    dtype : {"float32", "int16", "int8", "int4"} or None, default=None
+        Type of the weights or support vectors (int4: weights only).  None is the format that
+        ``fit_into`` chose, float32 for all other models.
     name : str, default="polymargin_model"
         What all names of the header begin with; a C identifier.
 
@@ -71,7 +75,7 @@ def to_c(
 
 
 def header_and_notes(
-    record: ExportModel, dtype: str = "float32", name: str = "polymargin_model"
+    record: ExportModel, dtype: str | None = None, name: str = "polymargin_model"
 ) -> tuple[str, list[str]]:
     """The text of the header, and what its user should know.
 
@@ -82,28 +86,53 @@ def header_and_notes(
         As in ``to_c``.
     """
     check_name(name)
-    if dtype not in _DTYPES:
-        raise ValueError(f"dtype must be one of {_DTYPES}, got {dtype!r}.")
+    dtype = _number_format(record, dtype)
     plan = _plan(record, dtype, name)
-    notes = [f"{plan.n_bytes} bytes of tables, {plan.stack_bytes} bytes of arrays on the stack"]
+    notes = [
+        f"{_all_bytes(record, plan)} bytes of tables and labels in {dtype}, {plan.stack_bytes} "
+        "bytes of arrays on the stack"
+    ]
     if plan.needs:
         notes.append(f"needs {', '.join(plan.needs)} of math.h: link with -lm")
     return _header(record, plan, dtype, name), [*notes, *plan.cautions()]
 
 
-def constant_bytes(model: Any, dtype: str = "float32") -> int:
-    """Bytes of the tables that ``to_c`` writes, labels not counted.
+def constant_bytes(model: Any, dtype: str | None = None) -> int:
+    """Bytes of the tables that ``to_c`` writes, labels counted.
 
     Parameters
     ----------
     model : estimator, Pipeline of scalers and estimator, search, or ExportModel
-    dtype : {"float32", "int16", "int8"}, default="float32"
+    dtype : {"float32", "int16", "int8", "int4"} or None, default=None
+        As in ``to_c``.
     """
-    return _plan(ExportModel.from_estimator(model), dtype, "model").n_bytes
+    record = ExportModel.from_estimator(model)
+    return _all_bytes(record, _plan(record, _number_format(record, dtype), "model"))
+
+
+def _number_format(record: ExportModel, dtype: str | None) -> str:
+    """The format asked for, or the one that the model was fitted in."""
+    if dtype is None:
+        return "float32" if record.compact is None else record.compact.number_format
+    if dtype not in _DTYPES:
+        raise ValueError(f"dtype must be one of {_DTYPES}, got {dtype!r}.")
+    if dtype == "int4" and not record.is_linear:
+        raise ValueError(
+            f"dtype='int4' is for linear kernels; four bits are too coarse for the support vectors "
+            f"of a {record.kernel} kernel: use 'int8'."
+        )
+    return dtype
+
+
+def _all_bytes(record: ExportModel, plan: CPlan) -> int:
+    """Tables and labels; a pointer to a text counts four bytes, as on a microcontroller."""
+    return plan.n_bytes + label_bytes(record.labels)
 
 
 def _plan(record: ExportModel, dtype: str, name: str) -> CPlan:
-    if not record.is_linear:
+    if record.compact is not None and dtype == record.compact.number_format:
+        plan = plan_compact(record, name)
+    elif not record.is_linear:
         plan = plan_kernel(record, name, dtype)
     elif dtype == "float32":
         plan = plan_float(record, name)
@@ -116,6 +145,10 @@ def _plan(record: ExportModel, dtype: str, name: str) -> CPlan:
         plan.tables.append(CArray("first", first.astype(dtype_of), about))
     if record.temperature is not None and "expf" not in plan.needs:
         plan.needs.append("expf")
+    if record.normalizer is not None:
+        plan.tables += normalizer_tables(record)
+        plan.stack_bytes += 4 * record.n_features
+        plan.needs += ["sqrtf"] if record.normalizer.norm == "l2" else []
     return plan
 
 
@@ -132,7 +165,7 @@ def _header(record: ExportModel, plan: CPlan, dtype: str, name: str) -> str:
     macros = [
         f"#define {big}_N_FEATURES {record.n_features}",
         f"#define {big}_N_CLASSES {record.n_classes}",
-        f"#define {big}_BYTES {plan.n_bytes} /* of the tables below, without labels */",
+        f"#define {big}_BYTES {_all_bytes(record, plan)} /* of all tables, labels counted */",
     ]
     parts = [
         _top_comment(record, plan, dtype, name),
@@ -143,6 +176,7 @@ def _header(record: ExportModel, plan: CPlan, dtype: str, name: str) -> str:
         _is_number(name),
         *plan.functions,
         _scores_function(record, plan, name),
+        *([] if record.normalizer is None else [normalizer_function(record, name)]),
         _predict_function(record, name),
         *([] if record.temperature is None else [_probability_function(record, name)]),
         _label_function(record, name),
@@ -159,7 +193,8 @@ def _top_comment(record: ExportModel, plan: CPlan, dtype: str, name: str) -> str
     paragraphs = [
         f"{name}: {c_comment(record.estimator)} ({kind}{record.kernel} kernel) with {d} features "
         f"and {Q} classes, weights of type {dtype}; written by polymargin {version}.",
-        f"Size: {plan.n_bytes} bytes of tables, {plan.stack_bytes} bytes of arrays on the stack. "
+        f"Size: {_all_bytes(record, plan)} bytes of tables and labels, {plan.stack_bytes} bytes of "
+        "arrays on the stack. "
         + (f"Library functions: {libraries}." if plan.needs else "No library functions."),
         "Use, in one .c file:",
         None,
@@ -257,10 +292,11 @@ def _scores_function(record: ExportModel, plan: CPlan, name: str) -> str:
         "}",
         f"return {name}_is_number(scores[best]) ? best : -1;",
     ]
+    inner = "scores" if record.normalizer is None else "unit_scores"
     return (
         f"/* Writes {Q} scores and gives the class of the highest, the first among equals, or -1. "
         "*/\n"
-        f"static inline int {name}_scores(const float *x, float *scores)\n"
+        f"static inline int {name}_{inner}(const float *x, float *scores)\n"
         "{\n" + "".join(f"    {line}\n" for line in body) + "}\n"
     )
 
@@ -326,6 +362,8 @@ def _label_words(record: ExportModel) -> list[str]:
 def _label_function(record: ExportModel, name: str) -> str:
     kind = _label_type(record)
     table = "const char *const " if kind == "const char *" else f"const {kind}"
+    if kind == "int32_t ":  # small labels take one or two bytes each
+        table = f"const int{8 * label_bytes(record.labels) // record.n_classes}_t "
     nothing = '""' if kind == "const char *" else "0"
     words = ",\n".join(f"    {word}" for word in _label_words(record))
     return (

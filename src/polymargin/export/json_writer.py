@@ -6,6 +6,7 @@ import json
 import os
 from typing import Any
 
+from polymargin.estimators.scalers import Scaling
 from polymargin.export.model_record import ExportModel
 from polymargin.export.suffixes import write_whole
 
@@ -48,15 +49,6 @@ def to_json(
 
 def document(record: ExportModel) -> dict[str, Any]:
     """The record as plain dictionaries, lists and numbers."""
-    scaling = record.scaling
-    scaler = None
-    if scaling is not None:
-        scaler = {
-            "shift": scaling.shift.tolist(),
-            "scale": scaling.scale.tolist(),
-            "low": None if scaling.low is None else scaling.low.tolist(),
-            "high": None if scaling.high is None else scaling.high.tolist(),
-        }
     tau = record.coefficients
     kernel: dict[str, Any] = {"name": record.kernel}
     if not record.is_linear:
@@ -74,7 +66,7 @@ def document(record: ExportModel) -> dict[str, Any]:
         "feature_names": None if record.feature_names is None else list(record.feature_names),
         "label_type": record.label_type,
         "labels": list(record.labels),
-        "scaler": scaler,
+        "scaler": _scaler(record.scaling),
         "kernel": kernel,
         "vectors": record.vectors.tolist(),
         "coefficients": None if tau is None else tau.tolist(),
@@ -85,4 +77,18 @@ def document(record: ExportModel) -> dict[str, Any]:
     }
     if record.temperature is not None:
         found["temperature"] = record.temperature
+    if record.normalizer is not None:
+        scaler = _scaler(record.normalizer.scaling)
+        found["normalizer"] = {"norm": record.normalizer.norm, "scaler": scaler}
     return found
+
+
+def _scaler(scaling: Scaling | None) -> dict[str, Any] | None:
+    if scaling is None:
+        return None
+    return {
+        "shift": scaling.shift.tolist(),
+        "scale": scaling.scale.tolist(),
+        "low": None if scaling.low is None else scaling.low.tolist(),
+        "high": None if scaling.high is None else scaling.high.tolist(),
+    }

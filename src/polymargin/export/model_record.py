@@ -18,8 +18,14 @@ from sklearn.utils.validation import check_is_fitted
 from polymargin import __version__
 from polymargin.estimators.base import LargeMarginClassifier
 from polymargin.estimators.convex_hull import ConvexHullSVC
+from polymargin.estimators.number_formats import CompactModel
 from polymargin.estimators.prototype_base import PrototypeClassifier
-from polymargin.estimators.scalers import Scaling, compose_scalers
+from polymargin.estimators.scalers import (
+    Normalization,
+    Scaling,
+    compose_scalers,
+    split_at_normalizer,
+)
 from polymargin.estimators.temperature import log_softmax
 from polymargin.export.labels import Label, labels_of
 from polymargin.export.table_encoding import TableEncoding, encoding_of
@@ -73,6 +79,10 @@ class ExportModel:
         Producer, version, machine, status and certificate of the training.
     encoding : TableEncoding or None
         How the features follow from the columns of a raw table, for a model that takes one.
+    normalizer : Normalization or None
+        Rows of unit length: applied to the raw features before ``scaling``.
+    compact : CompactModel or None
+        The integers of a model that was fitted into a size (``fit_into``).
 
     Examples
     --------
@@ -104,6 +114,8 @@ class ExportModel:
     temperature: float | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
     encoding: TableEncoding | None = None
+    normalizer: Normalization | None = None
+    compact: CompactModel | None = None
 
     @classmethod
     def from_estimator(cls, model: Any) -> ExportModel:
@@ -126,7 +138,9 @@ class ExportModel:
         check_is_fitted(estimator, "intercept_")
         _check_kernel(estimator)
         encoding = encoding_of(steps)
+        normalizer = None
         if encoding is None:
+            normalizer, steps = split_at_normalizer(steps)
             scaling = compose_scalers(steps)
         else:
             names = tuple(feature.name for feature in encoding.features)
@@ -172,6 +186,8 @@ class ExportModel:
             metadata=_metadata(estimator)
             | ({} if encoding is None else {"table": encoding.record()}),
             encoding=encoding,
+            normalizer=normalizer,
+            compact=_compact(estimator),
         )
 
     @property
@@ -199,6 +215,7 @@ class ExportModel:
         X : array-like or sparse matrix of shape (n_samples, n_features)
         """
         Z = np.asarray(X.toarray() if sp.issparse(X) else X, dtype=np.float64)
+        Z = Z if self.normalizer is None else self.normalizer.apply(Z)
         Z = Z if self.scaling is None else self.scaling.apply(Z)
         f = self._prototype_scores(Z)
         if self.is_difference:
@@ -299,7 +316,7 @@ def _coefficients(
     if estimator._kernel.is_linear:
         is_prototype = isinstance(estimator, PrototypeClassifier)
         W = np.asarray(estimator.prototypes_ if is_prototype else estimator.coef_, np.float64)
-        if two and len(W) == 2:
+        if two and len(W) == 2 and not hasattr(estimator, "compact_"):
             W, intercepts = W[1:] - W[:1], intercepts[1:] - intercepts[:1]
         return W, None, intercepts
     tau = np.asarray(estimator.dual_coef_, dtype=np.float64)
@@ -309,6 +326,11 @@ def _coefficients(
     if not len(vectors):  # formats know no empty tables: one vector that counts for nothing
         vectors, tau = np.zeros((1, vectors.shape[1])), np.zeros((1, tau.shape[1]))
     return vectors, tau, intercepts
+
+
+def _compact(estimator: Any) -> CompactModel | None:
+    record = getattr(estimator, "compact_", None)
+    return None if record is None else CompactModel.of_record(record)
 
 
 def _temperature(estimator: Any) -> float | None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from polymargin._extras import need
+from polymargin.estimators.scalers import Normalization, Scaling
 from polymargin.export.labels import fits_int64
 from polymargin.export.model_record import ExportModel
 from polymargin.export.numbers import centred_weights, folded_weights, is_well_conditioned
@@ -79,12 +80,12 @@ class GraphBuilder:
             return self.cast(self.constant(hint, single), "float64")
         return self.constant(hint, values)
 
-    def largest(self, value: str, axis: int) -> str:
+    def largest(self, value: str, axis: int, keep: bool = False) -> str:
         """Maximum over an axis."""
         if self.opset >= _AXES_ARE_INPUT:
             axes = self.constant("axes", np.array([axis], dtype=np.int64))
-            return self.node("ReduceMax", value, axes, keepdims=0)
-        return self.node("ReduceMax", value, axes=[axis], keepdims=0)
+            return self.node("ReduceMax", value, axes, keepdims=int(keep))
+        return self.node("ReduceMax", value, axes=[axis], keepdims=int(keep))
 
 
 def label_array(record: ExportModel) -> np.ndarray:
@@ -105,6 +106,8 @@ def add_model(
 ) -> None:
     """Nodes from the input ``features`` (any numeric type) to label, scores and probabilities."""
     X = graph.cast(features, graph.arithmetic)
+    if record.normalizer is not None:
+        X = _unit_rows(graph, record.normalizer, X)
     f = _linear(graph, record, X) if record.is_linear else _kernel(graph, record, X)
     S = _class_scores(graph, record, f)
     best = graph.node("ArgMax", S, axis=1, keepdims=0)
@@ -121,7 +124,7 @@ def add_model(
 def _linear(graph: GraphBuilder, record: ExportModel, X: str) -> str:
     """Prototype scores: one product, the scaler folded into the weights."""
     if record.scaling is not None and record.scaling.low is not None:
-        X, W, b = _scaled(graph, record, X), record.vectors, record.intercepts
+        X, W, b = _scaled(graph, record.scaling, X), record.vectors, record.intercepts
     elif graph.arithmetic == "float64" or is_well_conditioned(record):
         W, b = folded_weights(record)
     else:
@@ -133,8 +136,22 @@ def _linear(graph: GraphBuilder, record: ExportModel, X: str) -> str:
     return graph.node("Add", f, graph.numbers("intercepts", b))
 
 
-def _scaled(graph: GraphBuilder, record: ExportModel, X: str) -> str:
-    scaling = record.scaling
+def _unit_rows(graph: GraphBuilder, normalizer: Normalization, X: str) -> str:
+    """Rows divided by their norm; a row of zeros is divided by one."""
+    Z = _scaled(graph, normalizer.scaling, X)
+    axes = graph.constant("axes", np.array([1], dtype=np.int64))
+    if normalizer.norm == "max":
+        length = graph.largest(graph.node("Abs", Z), 1, keep=True)
+    elif normalizer.norm == "l1":
+        length = graph.node("ReduceSum", graph.node("Abs", Z), axes, keepdims=1)
+    else:
+        square = graph.node("ReduceSum", graph.node("Mul", Z, Z), axes, keepdims=1)
+        length = graph.node("Sqrt", square)
+    is_zero = graph.node("Equal", length, graph.numbers("zero", [0.0]))
+    return graph.node("Div", Z, graph.node("Where", is_zero, graph.numbers("one", [1.0]), length))
+
+
+def _scaled(graph: GraphBuilder, scaling: Scaling | None, X: str) -> str:
     if scaling is None:
         return X
     Z = graph.node("Sub", X, graph.numbers("shift", scaling.shift))
@@ -152,7 +169,7 @@ def _kernel(graph: GraphBuilder, record: ExportModel, X: str) -> str:
     if record.kernel == "rbf":
         K = _rbf(graph, record, X)
     else:
-        Z = _scaled(graph, record, X)
+        Z = _scaled(graph, record.scaling, X)
         G = graph.node("MatMul", Z, graph.numbers("vectors", record.gamma * V.T))
         G = graph.node("Add", G, graph.numbers("coef0", [record.coef0]))
         if record.kernel == "poly":
@@ -179,7 +196,7 @@ def _rbf(graph: GraphBuilder, record: ExportModel, X: str) -> str:
         Z = graph.node("Sub", X, graph.numbers("shift", scaling.shift + centre / scaling.scale))
         Z = graph.node("Mul", Z, graph.numbers("scale", scaling.scale * factor))
     else:
-        Z = _scaled(graph, record, X)
+        Z = _scaled(graph, record.scaling, X)
         Z = graph.node("Sub", Z, graph.numbers("shift", centre))
         # one factor per feature: onnxruntime fuses a single one into a product as float32
         Z = graph.node("Mul", Z, graph.numbers("scale", np.full(record.n_features, factor)))

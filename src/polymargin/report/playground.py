@@ -159,7 +159,7 @@ def _exported(model: Any, parts: Parts) -> tuple[ExportModel | None, str, str]:
     reason = ""
     try:
         record = ExportModel.from_estimator(model)
-        if record.encoding is None:
+        if record.encoding is None and record.normalizer is None:
             return record, "input", ""
     except ValueError as error:
         reason = str(error)

@@ -24,8 +24,8 @@ _ENDINGS = {"onnx": ".onnx", "c": ".h", "json": ".json"}
 @click.option("--to", type=click.Choice(["onnx", "c", "json"]), required=True, help="Format.")
 @click.option("-o", "--output", metavar="FILE", help="File to write.  Default: MODEL with the "
               "ending of the format.")  # fmt: skip
-@click.option("--dtype", type=click.Choice(["float32", "int16", "int8"]), help="C: numbers of the "
-              "model.  Default: float32.")  # fmt: skip
+@click.option("--dtype", type=click.Choice(["float32", "int16", "int8", "int4"]), help="C: numbers "
+              "of the model.  Default: what train --fit-into chose, else float32.")  # fmt: skip
 @click.option("--name", help="C: prefix of the names in the header file.")
 @output_options
 def export(

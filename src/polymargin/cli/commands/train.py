@@ -21,6 +21,7 @@ from polymargin.cli.options import (
     training_options,
 )
 from polymargin.cli.outcome import name_features, summary, summary_text, write
+from polymargin.cli.size_target import check_target, take_size, write_target
 
 __all__ = ["pick", "train"]
 
@@ -34,6 +35,10 @@ __all__ = ["pick", "train"]
               "calibrated on out-of-fold scores.")  # fmt: skip
 @click.option("--calibration-folds", type=click.IntRange(2), help="Keep so many fold models, from "
               "which predict --coverage makes sets of labels.")  # fmt: skip
+@click.option("--fit-into", metavar="SIZE", help="The best multi-prototype model of at most so "
+              "many bytes on a device: 8kB (1000), 8kiB (1024); everything is chosen.")  # fmt: skip
+@click.option("--target", type=click.Choice(["c"]), help="Also write the model as a C header, "
+              "beside the file of -o.")  # fmt: skip
 @machine_options()
 @training_options
 @large_data_options
@@ -60,7 +65,10 @@ def train(data: str, output: str | None, folds: int | None, as_json: bool, **opt
         train_large(data, output, folds, as_json, large, options)
         return
     calibration = _take_calibration(options)
+    target, size = options.pop("target"), options.pop("fit_into")
+    check_target(target, output)
     setup = take_machine_setup(options)
+    settings = calibration | take_size(size, setup, calibration)
     reading = take_data_options(options)
     if reading["group"] is not None and folds is None and not setup.validates:
         raise click.UsageError(
@@ -73,6 +81,8 @@ def train(data: str, output: str | None, folds: int | None, as_json: bool, **opt
     check_classes(found)
     warn_of_scales(found, setup.scale)
     record: dict[str, Any] = {"command": "train", "data": data}
+    if target is not None:
+        record["target"] = target
     if folds is not None:
         from polymargin.cli.cross_validation import cross_validate, folds_text
 
@@ -83,7 +93,7 @@ def train(data: str, output: str | None, folds: int | None, as_json: bool, **opt
     if setup.is_auto:
         train_auto(setup, found, output, record, as_json, calibration)
     else:
-        train_model(setup, found, output, record, as_json, calibration)
+        train_model(setup, found, output, record, as_json, settings)
 
 
 def _take_calibration(options: dict[str, Any]) -> dict[str, Any]:
@@ -135,6 +145,7 @@ def train_auto(
         size = write(fitted.model, output, found, int(auto.n_rows_))
         record |= {"model": output, "model_bytes": size}
     _say_end(fitted.interrupted, output)
+    write_target(record)
     emit(record, as_json, lambda: summary_text(record))
     if fitted.interrupted:
         raise click.exceptions.Exit(INTERRUPTED)
@@ -154,7 +165,7 @@ def train_model(
     output: str | None,
     record: dict[str, Any],
     as_json: bool,
-    calibration: dict[str, Any],
+    extra: dict[str, Any],
 ) -> None:
     """Pick what is left open, train on all rows, write the better model, report."""
     from polymargin.cli.final_fit import finish_training
@@ -163,12 +174,13 @@ def train_model(
     timer = Timer(setup.max_time)
     try:
         settings, choice, picked = pick(setup, found.X, found.y, found.codes, found.groups)
-        settings |= calibration
+        settings |= extra
         record |= finish_training(setup, found, settings, picked, timer, output, choice)
     except KeyboardInterrupt:
         say("polymargin: interrupted before there was a model: nothing was written")
         raise click.exceptions.Exit(INTERRUPTED) from None
     _say_end(record["interrupted"], output)
+    write_target(record)
     emit(record, as_json, lambda: summary_text(record))
     if record["interrupted"]:
         raise click.exceptions.Exit(INTERRUPTED)
