@@ -73,6 +73,7 @@ class StagedTrainer(PrototypeTrainer):
     def _fit_into(self, X: Any, y: Any, sample_weight: Any) -> None:
         """The best model of at most ``fit_into`` bytes."""
         X, y = self._validate(X, y)
+        n, everything = X.shape[0], X
         X, y, weight = _weighted_rows(X, y, sample_weight)
         classes, label = np.unique(y, return_inverse=True)
         if len(classes) < 2:
@@ -85,6 +86,11 @@ class StagedTrainer(PrototypeTrainer):
         self._prototype_class = model.prototype_class
         self.prototype_classes_ = classes[model.prototype_class]
         self.alive_ = np.ones(len(model.prototype_class), dtype=bool)
+        self.assignment_ = np.full(n, -1, dtype=np.int64)
+        kept = slice(None) if X is everything else np.asarray(sample_weight) > 0.0
+        scores = self._prototype_scores(X)
+        scores[self._prototype_class[None, :] != label[:, None]] = -np.inf
+        self.assignment_[kept] = scores.argmax(axis=1)
         self.compact_ = model.record()
         self.number_format_ = model.number_format
         self.model_bytes_ = model.n_bytes(classes)

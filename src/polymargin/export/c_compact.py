@@ -17,6 +17,8 @@ from polymargin.export.model_record import ExportModel
 
 __all__ = ["plan_compact"]
 
+_PARTS = 4096  # of a unit of the sums: how finely intercepts are counted
+
 
 def plan_compact(record: ExportModel, name: str) -> CPlan:
     """Tables and statements of a compact model; a scaler in front becomes part of its entry."""
@@ -43,8 +45,12 @@ def plan_compact(record: ExportModel, name: str) -> CPlan:
         plan.remarks.append(bound)
         plan.prepare += _shorten(name, width, inputs)
     dtype = model.number_format
-    scale = f"({name}_steps[0] * unit) + (float){name}_intercepts[r] * {name}_steps[1]"
-    plan.functions.append(dot_function(name, "prototype", "weights", width, dtype, sum_type, scale))
+    result = f"(int64_t)sum * {_PARTS} + {name}_intercepts[r] * weight"
+    plan.functions.append(
+        dot_function(name, "prototype", width, dtype, sum_type, "int64_t weight", result, "int64_t")
+    )
+    plan.locals.append("int64_t weight;")
+    plan.prepare += _weigh(name)
     plan.tables += [
         weight_table("weights", model.weights, dtype, "One row per prototype."),
         CArray("intercepts", model.intercepts.astype(np.int16), "One per prototype."),
@@ -54,7 +60,8 @@ def plan_compact(record: ExportModel, name: str) -> CPlan:
             "What one unit of the weights, the intercepts and the projection is worth.",
         ),
     ]
-    plan.score = f"{name}_prototype({source}, unit, r)"
+    plan.score, plan.score_type = f"{name}_prototype({source}, weight, r)", "int64_t"
+    plan.as_float = "(float){} * unit"
     return plan
 
 
@@ -140,9 +147,23 @@ def _add_projection(plan: CPlan, model: CompactModel, name: str, kept: int, sum_
     plan.tables.append(
         weight_table("projection", model.projection, dtype, "One row per inner feature.")
     )
-    plan.functions.append(dot_function(name, "inner", "projection", kept, dtype, sum_type, ""))
+    plan.functions.append(dot_function(name, "inner", kept, dtype, sum_type))
     plan.locals += [f"{sum_type} sums[{k}], most = 0, part = 1;", f"int16_t h[{k}];"]
     plan.stack_bytes += (2 + (4 if sum_type == "int32_t" else 8)) * k
+
+
+def _weigh(name: str) -> list[str]:
+    """What one unit of an intercept is worth in units of the sums, and these as a float.
+
+    Scores are then compared as whole numbers, which processors without floating point do fast.
+    """
+    return [
+        f"unit *= {name}_steps[0];",
+        "/* an example of almost nothing: only the intercepts count */",
+        f"if (unit < {name}_steps[1] * 1.0e-9f) unit = {name}_steps[1] * 1.0e-9f;",
+        f"weight = (int64_t)({name}_steps[1] / unit * {_PARTS}.0f + 0.5f);",
+        f"unit /= {_PARTS}.0f;",
+    ]
 
 
 def _shorten(name: str, k: int, inputs: int) -> list[str]:

@@ -18,6 +18,7 @@ from polymargin.export.numbers import (
 __all__ = ["dot_function", "input_levels", "plan_float", "plan_integer", "weight_table"]
 
 _LEVELS = {"int4": 7, "int8": 127, "int16": 32767}
+_TABLES = {"prototype": "weights", "inner": "projection"}  # that a function multiplies
 _INPUT_LEVELS = 32767
 _FEWEST_INPUT_LEVELS = 4095
 _INT32 = 2**31 - 1
@@ -128,10 +129,10 @@ def plan_integer(record: ExportModel, name: str, dtype: str) -> CPlan:
     d = record.n_features
     plan.locals = [f"int16_t q[{d}];", "float largest = 0.0f, unit = 0.0f;"]
     plan.stack_bytes = 2 * d
-    scale = f"({name}_steps[r] * unit) + {name}_intercepts[r]"
+    result = f"(float)sum * ({name}_steps[r] * unit) + {name}_intercepts[r]"
     plan.functions += [
         _feature_function(entry, name),
-        dot_function(name, "prototype", "weights", d, dtype, sum_type, scale),
+        dot_function(name, "prototype", d, dtype, sum_type, "float unit", result, "float"),
     ]
     plan.prepare = _quantise_lines(name, d, inputs)
     plan.score = f"{name}_prototype(q, unit, r)"
@@ -232,12 +233,20 @@ def _steps(W: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def dot_function(
-    name: str, function: str, table: str, d: int, dtype: str, sum_type: str, scale: str
+    name: str,
+    function: str,
+    d: int,
+    dtype: str,
+    sum_type: str,
+    last_argument: str = "",
+    result: str = "sum",
+    kind: str = "",
 ) -> str:
-    """The product of row r of a table of integers with q, times ``scale``.
+    """The product of row r of a table of integers with q.
 
-    Without a scale the sum itself is given back.
+    ``result`` is made of ``sum`` and of a last argument and has the type ``kind``.
     """
+    table, kind = _TABLES[function], kind or sum_type
     if dtype == "int4":
         pair = f"{name}_{table}[r][j]"
         body = [
@@ -256,14 +265,11 @@ def dot_function(
             f"    sum += ({sum_type}){name}_{table}[r][j] * q[j];",
             "}",
         ]
-    result, unit, about = f"return (float)sum * {scale};", ", float unit", "Score of prototype r"
-    kind = "float"
-    if not scale:
-        result, unit, about, kind = "return sum;", "", f"Row r of {table}", sum_type
-    lines = [f"{sum_type} sum = 0;", "int j;", *body, result]
-    head = f"static inline {kind} {name}_{function}(const int16_t *q{unit}, int r)"
+    lines = [f"{sum_type} sum = 0;", "int j;", *body, f"return {result};"]
+    argument = f", {last_argument}" if last_argument else ""
+    head = f"static inline {kind} {name}_{function}(const int16_t *q{argument}, int r)"
     text = "".join(f"    {line}\n" for line in lines)
-    return f"/* {about} for integers q{' of size unit' if unit else ''}. */\n{head}\n{{\n{text}}}\n"
+    return f"/* The product of q with row r of {table}. */\n{head}\n{{\n{text}}}\n"
 
 
 def _quantise_lines(name: str, d: int, inputs: int) -> list[str]:

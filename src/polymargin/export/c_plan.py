@@ -76,6 +76,10 @@ class CPlan:
         Statements that come before the prototypes are scored.
     score : str
         An expression for the score of prototype r.
+    score_type : str
+        Its type; of the same class the largest is taken in this type.
+    as_float : str
+        How it becomes a float, {} stands for it.
     stack_bytes : int
         Of the arrays among the locals.
     needs : list of str
@@ -91,6 +95,8 @@ class CPlan:
     locals: list[str] = field(default_factory=list)
     prepare: list[str] = field(default_factory=list)
     score: str = ""
+    score_type: str = "float"
+    as_float: str = "{}"
     stack_bytes: int = 0
     needs: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)

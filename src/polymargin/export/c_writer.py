@@ -263,22 +263,24 @@ def _scores_function(record: ExportModel, plan: CPlan, name: str) -> str:
     Q = record.n_classes
     if record.is_difference:
         declared = "int j, r = 0;"
-        classes = ["scores[0] = 0.0f;", f"scores[1] = {plan.score};"]
+        classes = ["scores[0] = 0.0f;", f"scores[1] = {plan.as_float.format(plan.score)};"]
     elif _has_several(record):
         declared = "int c, j, r;"
         classes = [
             f"for (c = 0; c < {Q}; ++c) {{",
+            f"    {plan.score_type} top;",
             f"    r = {name}_first[c];",
-            f"    scores[c] = {plan.score};",
+            f"    top = {plan.score};",
             f"    for (++r; r < {name}_first[c + 1]; ++r) {{",
-            f"        const float s = {plan.score};",
-            "        scores[c] = s > scores[c] ? s : scores[c];",
+            f"        const {plan.score_type} s = {plan.score};",
+            "        top = s > top ? s : top;",
             "    }",
+            f"    scores[c] = {plan.as_float.format('top')};",
             "}",
         ]
     else:
         declared = "int j, r;"
-        classes = [f"for (r = 0; r < {Q}; ++r) scores[r] = {plan.score};"]
+        classes = [f"for (r = 0; r < {Q}; ++r) scores[r] = {plan.as_float.format(plan.score)};"]
     if Q == 2 and not record.is_difference:
         classes += ["scores[1] -= scores[0];", "scores[0] = 0.0f;"]
     body = [
