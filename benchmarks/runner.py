@@ -18,6 +18,7 @@ from benchmarks import (
     radius,
     rbf,
     shards,
+    tiny,
 )
 from benchmarks.options import Options
 from benchmarks.report import Report, publish
@@ -37,6 +38,7 @@ BENCHMARKS: dict[str, Callable[[Options], Report]] = {
     "auto": auto.run,
     "probabilities": probabilities.run,
     "shards": shards.run,
+    "tiny": tiny.run,
 }
 
 

@@ -169,8 +169,27 @@ def test_classes_may_be_repeated():
     X1, y1, X2, y2 = halves()
     model = new_model().partial_fit(X1, y1, classes=[3, 2, 1, 0])
     model.partial_fit(X2, y2, classes=[0, 1, 2, 3])
-    with pytest.raises(ValueError, match="classes differ from those of the first call"):
-        model.partial_fit(X2, y2, classes=[0, 1, 2, 3, 4])
+    with pytest.raises(ValueError, match="classes lack some of the first call"):
+        model.partial_fit(X2, y2, classes=[0, 1, 2])
+
+
+def test_a_class_can_be_added():
+    X, y = make_overlapping(n=120)
+    names = np.array(["d", "b", "a", "c"])
+    seen = y < 3
+    model = new_model().partial_fit(X[seen], names[y[seen]])
+    old = {name: model.prototypes_[model.prototype_classes_ == name] for name in "abd"}
+    rows = np.flatnonzero(~seen)
+    model.partial_fit(X[rows], names[y[rows]], classes=["a", "b", "c", "d"])
+    np.testing.assert_array_equal(model.classes_, ["a", "b", "c", "d"])
+    np.testing.assert_array_equal(model.prototype_classes_, np.repeat(["a", "b", "c", "d"], 2))
+    assert len(np.unique(model.assignment_)) == 2  # k-means gave both new prototypes examples
+    assert (model.predict(X[rows]) == "c").mean() > 0.7
+    for name, before in old.items():
+        after = model.prototypes_[model.prototype_classes_ == name]
+        assert after.shape == before.shape
+    with pytest.raises(ValueError, match="not among the classes"):
+        model.partial_fit(X[:2], ["z", "z"])
 
 
 def test_unknown_label():

@@ -21,6 +21,7 @@ from polymargin.estimators.auto_data import Ready, part_of, prepare
 from polymargin.estimators.auto_losses import fit_temperature, objective_weights, probabilities
 from polymargin.estimators.auto_parameters import check_parameters, seed_of
 from polymargin.estimators.auto_race import Entry, Race, Rules
+from polymargin.estimators.auto_size import fit_small
 from polymargin.estimators.auto_splits import plan_stages, search_rows, stratified_sample
 from polymargin.estimators.auto_table import format_tried, tried_columns
 from polymargin.estimators.auto_warmup import compile_first
@@ -96,6 +97,9 @@ class AutoSVC(ClassifierMixin, BaseEstimator):
         equal models unless ``budget`` or ``max_time`` ended the race (``was_cut_short_``).
     verbose : int, default=0
         1 prints a line per split and the table of what was tried.
+    fit_into : int, str or None, default=None
+        The largest size of the model on a device, such as "8kB".  ``MultiPrototypeSVC(fit_into=)``
+        is then the machine (``scale``, ``cv``, ``budget`` and ``machines`` are not used).
 
     Attributes
     ----------
@@ -156,6 +160,7 @@ class AutoSVC(ClassifierMixin, BaseEstimator):
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
+        fit_into: int | str | None = None,
     ) -> None:
         self.objective = objective
         self.prefer = prefer
@@ -170,6 +175,7 @@ class AutoSVC(ClassifierMixin, BaseEstimator):
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
+        self.fit_into = fit_into
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -197,6 +203,9 @@ class AutoSVC(ClassifierMixin, BaseEstimator):
         kinds = check_parameters(self)
         whole = Clock(self.max_time)
         seed = seed_of(self.random_state)
+        if self.fit_into is not None:
+            fit_small(self, X, y, sample_weight, seed)
+            return self
         ready = prepare(self, X, y, sample_weight, groups)
         rows = search_rows(ready.label, np.random.default_rng([seed, 0]))
         sample = part_of(ready, rows)

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from polymargin.compiled.threads import single_threaded_libraries
 from polymargin.estimators.base import Prepared
 from polymargin.estimators.callbacks import with_callbacks
+from polymargin.estimators.class_growth import add_classes
 from polymargin.estimators.prototype_stages import StagedTrainer
 from polymargin.problem.annealing import Annealing, Schedule, find_annealing
 from polymargin.problem.encoding import encode_known
@@ -450,7 +451,8 @@ class MultiPrototypeSVC(StagedTrainer):
         X : array-like or CSR matrix of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
         classes : array-like or None
-            All labels that will ever come; needed in the first call where y lacks some.
+            All labels that will come; needed in the first call where y lacks some.  In a later
+            call further labels may be added: their prototypes begin at 0.
         sample_weight : array-like of shape (n_samples,) or None
 
         Returns
@@ -467,20 +469,27 @@ class MultiPrototypeSVC(StagedTrainer):
                 "does not keep."
             )
         is_first = not hasattr(self, "prototypes_")
+        is_new = np.zeros(1, dtype=bool)
         X, y = self._validate(X, y, reset=is_first)
         if is_first:
             known = np.unique(y if classes is None else classes)
         else:
             known = self.classes_
             if classes is not None and not np.array_equal(np.unique(classes), known):
-                raise ValueError(
-                    f"classes differ from those of the first call: {known.tolist()}; leave it out."
-                )
+                if not np.isin(known, classes).all():
+                    raise ValueError(
+                        f"classes lack some of the first call: {known.tolist()}; name these and "
+                        "the new ones, or leave it out."
+                    )
+                known = np.unique(classes)
         kept, label, weighted = encode_known(y, sample_weight, self.class_weight, known)
         data = X if len(kept) == X.shape[0] else X[kept]
         kernel = self._make_kernel(MACHINES["cs"], data, None)
         ready = Prepared(X, y, kept, known, label, float(self.C) * weighted, kernel, data)
         seed = self._seed()
+        self._forget_stages()
+        if not is_first and len(known) > len(self.classes_):
+            is_new = add_classes(self, known)
         if is_first:
             counts = count_prototypes(self.n_prototypes, known, None)
             prototype_class = np.repeat(np.arange(len(counts)), counts)
@@ -494,6 +503,12 @@ class MultiPrototypeSVC(StagedTrainer):
             scores = self._prototype_scores(data)
             scores[prototype_class[None, :] != label[:, None]] = -np.inf
             own = scores.argmax(axis=1)
+            if is_new.any():
+                with single_threaded_libraries():
+                    first = initial_assignment(
+                        "auto", data, label, weighted, np.bincount(prototype_class), [seed, 0]
+                    )
+                own = np.where(is_new[label], first, own)
             unit = np.sqrt(kernel.offset)
             constant = self.intercept_ / unit if unit > 0.0 else np.zeros(len(prototype_class))
             centre = (self.prototypes_, constant)

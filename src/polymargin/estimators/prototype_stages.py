@@ -95,6 +95,7 @@ class StagedTrainer(PrototypeTrainer):
         self.number_format_ = model.number_format
         self.model_bytes_ = model.n_bytes(classes)
         self.tried_ = found.tried
+        self.choice_ = {"C": found.C}
         self.finish_ = {
             "jitter": found.settings.jitter,
             "certificate": "none: certificate_ is that of the margin problem before rounding",

@@ -28,7 +28,7 @@ from polymargin.solvers.smooth_finish import FinishSettings, Parts, Rounding, fi
 __all__ = ["CompactFit", "fit_compact"]
 
 _VALIDATION_SHARE, _MOST_VALIDATION = 0.25, 3000
-_MOST_SEARCHED = 8000  # training rows of the search; the final fit has all
+_MOST_SEARCHED = 6000  # training rows of the search; the final fit has all
 _UNIT_COSTS = (3.0, 30.0)  # C times the mean of ||x||^2 + 1: good values lie around and between
 _ROUGH_TOL = 0.01  # of machines whose weights the finish will move
 _SEARCH_SHARE = 0.6  # of max_time
@@ -74,13 +74,15 @@ class FeatureScale:
 class CompactFit:
     """What the search gives back.
 
-    ``base`` is the margin machine that the finish began from, ``tried`` the table of the search.
+    ``base`` is the margin machine that the finish began from, ``tried`` the table of the search,
+    ``C`` counted in features that were scaled to a spread of 1.
     """
 
     model: CompactModel
     base: Any
     tried: dict[str, list[Any]]
     settings: FinishSettings
+    C: float
     interrupted: bool
 
 
@@ -277,16 +279,23 @@ def fit_compact(
     deadline = np.inf if limit is None else started + _SEARCH_SHARE * float(limit)
     search = _Search(estimator, scale.apply(X), label, weight, classes, scale, room, seed, deadline)
     train, test = _split(label, seed)
-    tried: dict[str, list[Any]] = {"plan": [], "jitter": [], "error": [], "bytes": []}
+    tried: dict[str, list[Any]] = {
+        "plan": [],
+        "jitter": [],
+        "error": [],
+        "bytes": [],
+        "seconds": [],
+    }
     found: list[tuple[float, int, SizePlan, FinishSettings, CompactModel, Any]] = []
 
     def trial(plan: SizePlan, jitter: float) -> None:
+        begun = time.perf_counter()
         base = search.base(search.counts(plan, need), train, search.C)
         settings = FinishSettings(_SHARPNESS, jitter)
         model = search.rounded(plan, base, train, settings)
         error, size = search.error(model, test), model.n_bytes(classes)
         found.append((error, size, plan, settings, model, base))
-        row = (plan.words(X.shape[1]), jitter, error, size)
+        row = (plan.words(X.shape[1]), jitter, error, size, time.perf_counter() - begun)
         for name, value in zip(tried, row, strict=True):
             tried[name].append(value)
         if estimator.verbose:
@@ -313,12 +322,12 @@ def fit_compact(
         base = search.base(search.counts(best[2], need), everything, search.C, 0.0)
         model = search.rounded(best[2], base, everything, best[3])
         model = search.without_dead(model)
-        return CompactFit(model, base, tried, best[3], False)
+        return CompactFit(model, base, tried, best[3], search.C, False)
     except KeyboardInterrupt:
         if not found:
             raise
         best = min(found, key=lambda one: one[:2])
-        return CompactFit(best[4], best[5], tried, best[3], True)
+        return CompactFit(best[4], best[5], tried, best[3], search.C, True)
 
 
 def _split(label: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
