@@ -229,7 +229,7 @@ def _parts(model: Any) -> list[Any]:
 def _without_seconds(model: Any) -> Any:
     """A shallow copy without readings of the clock: two fits of one seed give the same file."""
     changes: dict[str, Any] = {}
-    for name in ("history_", "tried_"):
+    for name in ("history_", "tried_", "choice_"):
         columns = getattr(model, name, None)
         if isinstance(columns, dict) and "seconds" in columns:
             changes[name] = {key: column for key, column in columns.items() if key != "seconds"}
