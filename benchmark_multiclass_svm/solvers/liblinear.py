@@ -15,7 +15,7 @@ class Solver(BaseSolver):
     install_cmd = "conda"
     requirements: ClassVar = ["pip::scikit-learn"]
 
-    def set_objective(self, X, y, C):
+    def set_objective(self, X, y, C, X_test):
         self.X, self.y, self.C = X, y, C
 
     def run(self, tolerance):
