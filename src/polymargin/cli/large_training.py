@@ -17,7 +17,7 @@ import click
 from polymargin.cli.application import INTERRUPTED, ToolError
 from polymargin.cli.files import check_writable
 from polymargin.cli.machine_setup import MachineSetup, take_machine_setup
-from polymargin.cli.messages import emit, progress, say, size_text
+from polymargin.cli.messages import emit, progress, say, say_end, size_text
 from polymargin.cli.options import take_data_options
 from polymargin.cli.outcome import summary_text, write
 
@@ -194,18 +194,10 @@ def _train(
     record["interrupted"] = interrupted
     if output is not None:
         record |= {"model": output, "model_bytes": write(fitted.model, output, found, rows.n_rows)}
-    _say_end(interrupted, output)
+    say_end(interrupted, output)
     emit(record, as_json, lambda: summary_text(record))
     if interrupted:
         raise click.exceptions.Exit(INTERRUPTED)
-
-
-def _say_end(interrupted: bool, output: str | None) -> None:
-    if interrupted:
-        where = f"kept in {output}" if output else "not kept: no -o was given"
-        say(f"interrupted: the best model so far is {where}")
-    elif output is None:
-        say("no model file was written; name one with -o")
 
 
 def _pick(setup: MachineSetup, rows: Any) -> tuple[dict[str, Any], dict[str, Any] | None]:

@@ -17,6 +17,7 @@ __all__ = [
     "plain",
     "progress",
     "say",
+    "say_end",
     "say_once",
     "size_text",
     "table",
@@ -43,6 +44,15 @@ def say(text: str) -> None:
         if "polymargin.cli.progress_line" in sys.modules:
             sys.modules["polymargin.cli.progress_line"].wipe()
         click.echo(text, err=True)
+
+
+def say_end(interrupted: bool, output: str | None) -> None:
+    """What became of the model at the end of a training."""
+    if interrupted:
+        where = f"kept in {output}" if output else "not kept: no -o was given"
+        say(f"interrupted: the best model so far is {where}")
+    elif output is None:
+        say("no model file was written; name one with -o")
 
 
 def say_once(text: str) -> None:

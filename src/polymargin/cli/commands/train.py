@@ -10,7 +10,7 @@ from polymargin.cli.application import INTERRUPTED
 from polymargin.cli.classes import check_classes, warn_of_scales
 from polymargin.cli.files import check_writable, read
 from polymargin.cli.machine_setup import MachineSetup, take_machine_setup
-from polymargin.cli.messages import emit, say
+from polymargin.cli.messages import emit, say, say_end
 from polymargin.cli.options import (
     LARGE_NAMES,
     data_argument,
@@ -144,19 +144,11 @@ def train_auto(
     if output is not None:
         size = write(fitted.model, output, found, int(auto.n_rows_))
         record |= {"model": output, "model_bytes": size}
-    _say_end(fitted.interrupted, output)
+    say_end(fitted.interrupted, output)
     write_target(record)
     emit(record, as_json, lambda: summary_text(record))
     if fitted.interrupted:
         raise click.exceptions.Exit(INTERRUPTED)
-
-
-def _say_end(interrupted: bool, output: str | None) -> None:
-    if interrupted:
-        where = f"kept in {output}" if output else "not kept: no -o was given"
-        say(f"interrupted: the best model so far is {where}")
-    elif output is None:
-        say("no model file was written; name one with -o")
 
 
 def train_model(
@@ -179,7 +171,7 @@ def train_model(
     except KeyboardInterrupt:
         say("polymargin: interrupted before there was a model: nothing was written")
         raise click.exceptions.Exit(INTERRUPTED) from None
-    _say_end(record["interrupted"], output)
+    say_end(record["interrupted"], output)
     write_target(record)
     emit(record, as_json, lambda: summary_text(record))
     if record["interrupted"]:

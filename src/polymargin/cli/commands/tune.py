@@ -10,7 +10,7 @@ from polymargin.cli.application import INTERRUPTED
 from polymargin.cli.classes import check_classes
 from polymargin.cli.files import check_writable, read
 from polymargin.cli.machine_setup import MachineSetup, take_machine_setup
-from polymargin.cli.messages import emit, size_text, table
+from polymargin.cli.messages import emit, say_end, size_text, table
 from polymargin.cli.options import (
     data_argument,
     machine_options,
@@ -84,6 +84,7 @@ def tune(
         final = finish_training(setup, found, dict(outcome.best.settings), outcome, timer, output)
         kept = ("model", "model_bytes", "interrupted", "stage", "trained_rows")
         record |= {"final": final} | {name: final[name] for name in kept}
+        say_end(record["interrupted"], output)
     emit(record, as_json, lambda: _tune_text(record))
     if record["interrupted"]:
         raise click.exceptions.Exit(INTERRUPTED)
