@@ -16,7 +16,7 @@ from polymargin import ConvexHullSVC, MulticlassSVC, MultiPrototypeSVC, PatternS
 N, Q = 620, 3  # more patterns than a first working set has, so that sets grow
 LIMIT = 1e9
 BEFORE = 2  # looks before a fit can hold Ctrl-C back
-MOST = 80
+MOST = 40
 COMMON = {"tol": 0.05, "max_time": LIMIT, "random_state": 0}
 ENDS = ["max_time", "interrupted"]
 
