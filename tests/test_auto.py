@@ -180,7 +180,7 @@ def test_many_classes():
 
 def test_constant_features_and_large_tables_are_sampled(monkeypatch):
     monkeypatch.setattr("polymargin.estimators.auto_splits.SEARCH_ROWS", 300)
-    monkeypatch.setattr("polymargin.estimators.auto.KERNEL_ROWS", 400)
+    monkeypatch.setattr("polymargin.estimators.auto_final.KERNEL_ROWS", 400)
     X, y = overlapping(1000)
     X[:, 2] = 7.0
     model = AutoSVC(machines="rbf", n_candidates=2, budget=HOURS, random_state=0).fit(X, y)

@@ -61,8 +61,8 @@ def fit_auto(
         return Fitted(auto, scaler, seconds, interrupted, plan=setup.plan, X=X), auto
     model = auto.best_estimator_
     if hasattr(model, "steps"):
-        scaler = model.steps[0][1]
-        X, model = scaler.transform(X), model.steps[-1][1]
+        scaler, model = model.steps[0][1], model.steps[-1][1]
+        X = None if timer.is_over else scaler.transform(X)  # for the training error
     return Fitted(model, scaler, seconds, interrupted, plan=setup.plan, X=X), auto
 
 

@@ -2,7 +2,8 @@
 
 fit: check (auto_parameters.py) -> scale (auto_data.py) -> a sample of the rows -> race
 (auto_race.py) of candidates (auto_candidates.py) over splits (auto_splits.py), each fit from what
-others left (auto_fits.py) -> final fit of the choice on all rows -> warnings (auto_warnings.py).
+others left (auto_fits.py) -> final fit of the choice (auto_final.py) -> warnings
+(auto_warnings.py).
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from polymargin.estimators.auto_candidates import Candidate, Table, starting_candidates
-from polymargin.estimators.auto_data import Ready, part_of, prepare
+from polymargin.estimators.auto_data import Ready, prepare, scaled
+from polymargin.estimators.auto_final import FinalRows, final_rows, is_better
 from polymargin.estimators.auto_losses import fit_temperature, objective_weights, probabilities
 from polymargin.estimators.auto_parameters import check_parameters, seed_of
 from polymargin.estimators.auto_race import Entry, Race, Rules
 from polymargin.estimators.auto_size import fit_small
-from polymargin.estimators.auto_splits import plan_stages, search_rows, stratified_sample
+from polymargin.estimators.auto_splits import plan_stages, search_rows
 from polymargin.estimators.auto_table import format_tried, tried_columns
 from polymargin.estimators.auto_warmup import compile_first
 from polymargin.estimators.auto_warnings import warn_of_choice
@@ -31,10 +33,6 @@ from polymargin.problem.validation import canonical, validate_named
 from polymargin.solvers.run import Clock, deferred_interrupt
 
 __all__ = ["AutoSVC"]
-
-KERNEL_ROWS = 20_000
-"""Rows of the final fit of a kernel machine: its time grows with the square of the rows, its
-prediction with the support vectors.  Larger tables are sampled, classes in proportion."""
 
 _AUTO_SECONDS = 6.0
 """Seconds of the race per 10,000 rows, at least once and at most ten times: with the final fit less
@@ -208,7 +206,9 @@ class AutoSVC(ClassifierMixin, BaseEstimator):
             return self
         ready = prepare(self, X, y, sample_weight, groups)
         rows = search_rows(ready.label, np.random.default_rng([seed, 0]))
-        sample = part_of(ready, rows)
+        began = whole.seconds
+        sample = scaled(ready, rows)
+        row_seconds = (whole.seconds - began) / len(rows)
         table = Table.of(sample.X, sample.label)
         weight = "balanced" if self._balances() else self.class_weight
         candidates = starting_candidates(table, self.prefer, weight, kinds, self.n_candidates)
@@ -220,7 +220,18 @@ class AutoSVC(ClassifierMixin, BaseEstimator):
             if chosen is not None:
                 self._adopt(chosen.model, ready, chosen, race, "race")
             raise KeyboardInterrupt
-        self._finish(ready, race, chosen, candidates[0], whole, seed)
+        candidate = candidates[0] if chosen is None else chosen.candidate
+        left = None if self.max_time is None else self.max_time - whole.seconds
+        test = race.splits[-1].test if race.splits else rows[:0]
+        rng = np.random.default_rng([seed, 2])
+        plan = final_rows(ready.label, chosen, candidate.kind, rows[test], left, row_seconds, rng)
+        if plan is None and chosen is not None:
+            self._adopt(chosen.model, ready, chosen, race, "race")
+        else:
+            self._finish(ready, race, chosen, candidate, plan, whole, seed)
+        if self.verbose:
+            print(self.table(), flush=True)
+        warn_of_choice(self, race, chosen, groups is not None)
         return self
 
     def _balances(self) -> bool:
@@ -280,46 +291,40 @@ class AutoSVC(ClassifierMixin, BaseEstimator):
         ready: Ready,
         race: Race,
         chosen: Entry | None,
-        default: Candidate,
-        clock: Clock,
+        candidate: Candidate,
+        plan: FinalRows | None,
+        whole: Clock,
         seed: int,
     ) -> None:
-        """Train the choice on all rows; the model of the race stays if that cannot be finished."""
-        candidate = default if chosen is None else chosen.candidate
-        if candidate.kind == "rbf":
-            rng = np.random.default_rng([seed, 2])
-            ready = part_of(ready, stratified_sample(ready.label, KERNEL_ROWS, rng))
-        left = None if self.max_time is None else self.max_time - clock.seconds
-        if left is not None and left < _SHORTEST_FIT:
-            if chosen is not None:
-                self._adopt(chosen.model, ready, chosen, race, "race")
-                warn_of_choice(self, race, chosen, False)
-                return
-            left = _SHORTEST_FIT
+        """Train the choice; the model of the race stays if that cannot be finished."""
+        rows, held_out = plan if plan is not None else (np.arange(len(ready.label)), ())
+        part = scaled(ready, rows)
+        left = None if self.max_time is None else max(self.max_time - whole.seconds, _SHORTEST_FIT)
         model = candidate.build(
             race.table, tol=self.tol, max_time=left, n_jobs=self.n_jobs, random_state=seed
         )
         try:
-            model.fit(ready.X, ready.y, ready.weight)
+            model.fit(part.X, part.y, part.weight)
             if not getattr(model, "alive_", np.ones(1, dtype=bool)).all() and left is None:
                 model.prune()
-        except KeyboardInterrupt:
-            self._adopt_better(model, ready, chosen, race)
-            raise
-        self._adopt_better(model, ready, chosen, race)
-        if self.verbose:
-            print(self.table(), flush=True)
-        warn_of_choice(self, race, chosen, ready.groups is not None)
+        finally:
+            test = scaled(ready, held_out).X if len(held_out) else None
+            self._adopt_better(model, part, chosen, race, test)
 
-    def _adopt_better(self, model: Any, ready: Ready, chosen: Entry | None, race: Race) -> None:
+    def _adopt_better(
+        self, model: Any, part: Ready, chosen: Entry | None, race: Race, test: Any
+    ) -> None:
         """The final model, unless it was ended so early that the model of the race is better."""
-        certificate = getattr(model, "certificate_", None)
-        gap = np.inf if certificate is None else certificate.relative_gap
-        unfinished = getattr(model, "status_", "") in ("", "max_time", "interrupted")
-        if unfinished and gap > _GOOD_GAP and chosen is not None and chosen.model is not None:
-            self._adopt(chosen.model, ready, chosen, race, "race")
-        elif certificate is not None:
-            self._adopt(model, ready, chosen, race, "final")
+        is_model = hasattr(model, "certificate_")
+        is_finished = getattr(model, "status_", "") not in ("", "max_time", "interrupted")
+        if is_finished or chosen is None or chosen.model is None:
+            stays = False
+        else:
+            stays = not (is_model and is_better(model, chosen, race, test, _GOOD_GAP))
+        if stays and chosen is not None:
+            self._adopt(chosen.model, part, chosen, race, "race")
+        elif is_model:
+            self._adopt(model, part, chosen, race, "final")
 
     def _adopt(
         self, model: Any, ready: Ready, chosen: Entry | None, race: Race, stage: str

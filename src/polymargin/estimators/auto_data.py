@@ -14,11 +14,11 @@ from polymargin.compiled.memory import rows_of
 from polymargin.problem.encoding import encode
 from polymargin.problem.validation import canonical, validate_named
 
-__all__ = ["Ready", "part_of", "prepare"]
+__all__ = ["Ready", "prepare", "scaled"]
 
 
 class Ready(NamedTuple):
-    """Training data after validation: rows with weight, scaled."""
+    """Training data after validation: rows with weight; ``scaled`` takes some and scales them."""
 
     X: Any
     y: np.ndarray
@@ -29,7 +29,7 @@ class Ready(NamedTuple):
 
 
 def prepare(estimator: Any, X: Any, y: Any, sample_weight: Any, groups: Any) -> Ready:
-    """Validate, drop rows without weight, scale."""
+    """Validate, drop rows without weight, fit the scaler."""
     X, y = validate_named(
         estimator, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C"
     )
@@ -44,7 +44,6 @@ def prepare(estimator: Any, X: Any, y: Any, sample_weight: Any, groups: Any) -> 
     scaler = None
     if estimator.scale == "auto" and not sp.issparse(X):
         scaler = StandardScaler().fit(X, sample_weight=weight)
-        X = scaler.transform(X)
         if hasattr(estimator, "feature_names_in_"):
             scaler.feature_names_in_ = estimator.feature_names_in_
     return Ready(X, y, found.label, weight, groups, scaler)
@@ -60,12 +59,12 @@ def _checked_groups(groups: Any, y: np.ndarray) -> np.ndarray | None:
     return groups
 
 
-def part_of(ready: Ready, rows: np.ndarray) -> Ready:
-    """Some of the rows; all of them are not copied."""
-    if len(rows) == len(ready.label):
-        return ready
+def scaled(ready: Ready, rows: np.ndarray) -> Ready:
+    """Some of the rows, scaled."""
+    is_all = len(rows) == len(ready.label)
+    X = ready.X if is_all else rows_of(ready.X, rows)
     return Ready(
-        rows_of(ready.X, rows),
+        X if ready.scaler is None else ready.scaler.transform(X),
         ready.y[rows],
         ready.label[rows],
         None if ready.weight is None else ready.weight[rows],

@@ -104,13 +104,14 @@ def _take_calibration(options: dict[str, Any]) -> dict[str, Any]:
     return found | ({} if folds is None else {"calibration_folds": folds})
 
 
-def _calibrate(fitted: Any, y: Any, calibration: dict[str, Any]) -> None:
+def _calibrate(fitted: Any, X: Any, y: Any, calibration: dict[str, Any]) -> None:
     """Calibrate the model that AutoSVC chose, on the rows that it was trained on."""
     model = fitted.estimator
     if not calibration or fitted.interrupted or not hasattr(model, "_finish_calibration"):
         return  # of the objective log_loss AutoSVC itself has probabilities
     model.set_params(**calibration)
-    model._finish_calibration(model._begin_calibration(), fitted.X, y, None)
+    X = fitted.scaler.transform(X) if fitted.X is None else fitted.X
+    model._finish_calibration(model._begin_calibration(), X, y, None)
 
 
 def train_auto(
@@ -132,7 +133,7 @@ def train_auto(
     y = found.y
     try:
         fitted, auto = fit_auto(setup, found.X, y, found.groups, timer=timer)
-        _calibrate(fitted, y, calibration)
+        _calibrate(fitted, found.X, y, calibration)
     except KeyboardInterrupt:
         say("polymargin: interrupted before there was a model: nothing was written")
         raise click.exceptions.Exit(INTERRUPTED) from None
