@@ -433,3 +433,73 @@ def test_groups_that_look_alike_inside_are_told():
         warnings.simplefilter("always")
         AutoSVC(**options).fit(X, y, groups=rng.integers(30, size=300))
     assert not [w for w in caught if "new groups" in str(w.message)]
+
+
+# -- the final fit under a time limit ----------------------------------------------------------
+
+
+def chosen_entry(kind, seconds, rows):
+    from polymargin.estimators.auto_race import Entry
+
+    return Entry(Candidate(kind, "ww", 1.0), seconds=[seconds], train_rows=rows)
+
+
+def plan(kind, n, left, seconds=1.0, rows=1000, row_seconds=0.0):
+    from polymargin.estimators.auto_final import final_rows
+
+    label = np.arange(n) % 3
+    entry = chosen_entry(kind, seconds, rows)
+    rng = np.random.default_rng(0)
+    return final_rows(label, entry, kind, np.arange(200), left, row_seconds, rng)
+
+
+def test_rows_of_the_final_fit_follow_the_time_that_is_left():
+    assert len(plan("linear", 50_000, None).rows) == 50_000
+    assert len(plan("rbf", 50_000, None).rows) == pytest.approx(20_000, abs=3)
+    enough = plan("linear", 10_000, 30.0)
+    assert (len(enough.rows), len(enough.held_out)) == (10_000, 0)
+    short = plan("linear", 10_000, 10.0)  # it would take 20 s
+    assert (len(short.rows), len(short.held_out)) == (9_800, 200)
+    assert not set(short.rows) & set(short.held_out)
+    kernel = plan("rbf", 10_000, 50.0)  # 5000 rows take 25 times 2 s
+    assert len(kernel.rows) == pytest.approx(5_000, abs=3)
+    assert plan("rbf", 10_000, 2.0) is None  # not more rows than the race had
+    scaling = plan("linear", 10_000, 10.0, row_seconds=1e-3)
+    assert len(scaling.rows) == pytest.approx(3_000, abs=3)
+
+
+def test_an_unfinished_model_is_judged_on_rows_that_it_has_not_seen():
+    from types import SimpleNamespace
+
+    from polymargin.estimators.auto_final import is_better
+    from polymargin.estimators.auto_splits import Split
+
+    y = np.arange(40) % 2
+    rules = SimpleNamespace(objective="accuracy")
+    race = SimpleNamespace(
+        label=y, loss_weight=np.ones(40), classes=np.array([0, 1]), rules=rules,
+        splits=[Split(np.arange(20), np.arange(20, 40))],
+    )  # fmt: skip
+    entry = chosen_entry("linear", 1.0, 20)
+    entry.losses = [np.r_[np.ones(5), np.zeros(15)]]  # a quarter wrong
+    sign = {"right": 1.0, "wrong": -1.0}
+    for name, better in (("right", True), ("wrong", False)):
+        model = SimpleNamespace(
+            classes_=np.array([0, 1]),
+            decision_function=lambda X, s=sign[name]: s * X[:, 0],
+            certificate_=SimpleNamespace(relative_gap=0.5),
+        )
+        X = (2.0 * y[20:] - 1.0)[:, None]
+        assert is_better(model, entry, race, X, 0.05) is better
+        assert not is_better(model, entry, race, None, 0.05)  # by its gap
+
+
+def test_a_race_model_is_kept_where_no_time_is_left(monkeypatch):
+    from polymargin.estimators import auto
+
+    monkeypatch.setattr(auto, "final_rows", lambda *arguments: None)
+    X, y = overlapping(200)
+    with pytest.warns(UserWarning, match="is one of the race, trained on"):
+        model = AutoSVC(**LINEAR, max_time=1e3).fit(X, y)
+    assert (model.stage_, model.n_rows_ < 200) == ("race", True)
+    assert model.score(X, y) > 0.5
