@@ -503,3 +503,11 @@ def test_a_race_model_is_kept_where_no_time_is_left(monkeypatch):
         model = AutoSVC(**LINEAR, max_time=1e3).fit(X, y)
     assert (model.stage_, model.n_rows_ < 200) == ("race", True)
     assert model.score(X, y) > 0.5
+
+
+def test_unused_prototypes_are_pruned():
+    X, y = overlapping(200)
+    options = {"machines": "prototypes", "n_candidates": 1, "cv": 2, "budget": HOURS}
+    model = AutoSVC(**options, random_state=0).fit(X, y).best_estimator_[-1]
+    assert model.alive_.all()
+    assert len(model.prototypes_) == len(model.prototype_classes_)

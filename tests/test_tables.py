@@ -659,3 +659,35 @@ def test_a_report_on_a_model_without_support_vectors(tmp_path, tool, monkeypatch
     assert "support vectors are left out of the model" in err
     code, _, err = tool("report", model, path, "-o", tmp_path / "r.html")
     assert code == 0, err
+
+
+# -- warnings that a person needs --------------------------------------------------------------
+
+
+def found(X, labels):
+    """What reading a table gives, as far as warnings look at it."""
+    from types import SimpleNamespace
+
+    kinds = sorted(set(labels))
+    return SimpleNamespace(X=X, labels=kinds, label_name="label")
+
+
+def test_features_of_wildly_different_scale_are_told_where_they_are_not_scaled(capsys):
+    from polymargin.cli.classes import warn_of_scales
+
+    X = np.random.default_rng(0).normal(size=(50, 3)) * [1.0, 1e5, 2.0]
+    warn_of_scales(found(X, ["a", "b"]), "none")
+    assert "the small ones hardly count (--scale standard)" in capsys.readouterr().err
+    warn_of_scales(found(X, ["a", "b"]), "auto")
+    warn_of_scales(found(X[:, ::2], ["a", "b"]), "none")
+    assert capsys.readouterr().err == ""
+
+
+def test_classes_that_are_never_predicted_are_told(capsys):
+    from polymargin.cli.outcome import warn_of_unpredicted
+
+    classes = np.array(["a", "b", "c"])
+    warn_of_unpredicted(np.array(["a", "c", "a"]), classes, "training rows")
+    assert "never predicted for the training rows: b (" in capsys.readouterr().err
+    warn_of_unpredicted(classes, classes, "training rows")
+    assert capsys.readouterr().err == ""

@@ -62,7 +62,7 @@ def fit_auto(
     model = auto.best_estimator_
     if hasattr(model, "steps"):
         scaler, model = model.steps[0][1], model.steps[-1][1]
-        X = None if timer.is_over else scaler.transform(X)  # for the training error
+        X = scaler.transform(X) if timer.has_ease else None  # for the training error
     return Fitted(model, scaler, seconds, interrupted, plan=setup.plan, X=X), auto
 
 

@@ -29,6 +29,9 @@ GOOD_GAP = 0.1
 """Trades the further rows of a final fit for the certainty of a trained model: a value certified
 to be within a tenth of the optimum is a trained model, whatever its errors on rows it has seen."""
 
+_EASE = 0.1  # share of the limit
+_WRITING = 1.5  # seconds, at most: those of a kernel model of about 10 MB
+
 
 class Timer:
     """The time of one training; reading the data is not part of it."""
@@ -45,6 +48,17 @@ class Timer:
     def left(self) -> float | None:
         """Seconds until the limit, None where there is none."""
         return None if self.limit is None else self.limit - self.seconds
+
+    @property
+    def has_ease(self) -> bool:
+        """Whether there is no limit, or more than a tenth of it is left."""
+        left = self.left
+        return left is None or self.limit is None or left > _EASE * self.limit
+
+    def reserve(self) -> None:
+        """Set the time aside that writing a model takes after the training."""
+        if self.limit is not None:
+            self.limit -= min(_WRITING, _EASE * self.limit)
 
     @property
     def is_over(self) -> bool:

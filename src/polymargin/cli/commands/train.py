@@ -129,6 +129,8 @@ def train_auto(
     from polymargin.cli.time_plan import Timer
 
     timer = Timer(setup.max_time)
+    if output is not None:
+        timer.reserve()
     thin(setup, found)
     y = found.y
     try:
@@ -147,6 +149,12 @@ def train_auto(
         record |= {"model": output, "model_bytes": size}
     say_end(fitted.interrupted, output)
     write_target(record)
+    if setup.max_time is not None and auto.n_rows_ < len(y):
+        stage = "final fit" if auto.stage_ == "final" else "choosing stage"
+        say(
+            f"the model of the {stage} is kept, trained on {auto.n_rows_} of {len(y)} rows: more "
+            "would not end within --max-time"
+        )
     emit(record, as_json, lambda: summary_text(record))
     if fitted.interrupted:
         raise click.exceptions.Exit(INTERRUPTED)
@@ -165,6 +173,8 @@ def train_model(
     from polymargin.cli.time_plan import Timer
 
     timer = Timer(setup.max_time)
+    if output is not None:
+        timer.reserve()
     try:
         settings, choice, picked = pick(setup, found.X, found.y, found.codes, found.groups)
         settings |= extra
