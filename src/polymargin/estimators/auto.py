@@ -297,7 +297,7 @@ class AutoSVC(ClassifierMixin, BaseEstimator):
         seed: int,
     ) -> None:
         """Train the choice; the model of the race stays if that cannot be finished."""
-        rows, held_out = plan if plan is not None else (np.arange(len(ready.label)), ())
+        rows, held_out = plan or (np.arange(len(ready.label)), np.zeros(0, dtype=np.intp))
         part = scaled(ready, rows)
         left = None if self.max_time is None else max(self.max_time - whole.seconds, _SHORTEST_FIT)
         model = candidate.build(
