@@ -87,7 +87,7 @@ html_sidebars = {"index": []}
 copybutton_exclude = ".linenos, .gp, .go"
 copybutton_prompt_text = r">>> |\.\.\. |\$ |In \[\d*\]: "
 copybutton_prompt_is_regexp = True
-suppress_warnings = ["config.cache"]
+suppress_warnings = ["config.cache", "myst-nb.lexer"]  # cells of pages that are not executed
 
 mathjax_path = "mathjax/tex-svg.js"  # one file; glyphs are paths, no fonts to fetch
 mathjax3_config = {

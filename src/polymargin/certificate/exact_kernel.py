@@ -46,6 +46,16 @@ class ExactKernelBounds:
     score_rounding : float
         Largest difference seen between scores of the fitted model and those that were certified,
         on some rows; that of float32 features, if they were.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from polymargin import MulticlassSVC
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = MulticlassSVC(kernel="rbf", landmarks=30, random_state=0).fit(X, y)
+    >>> bounds = model.exact_kernel_
+    >>> bounds.dual is None or bounds.dual <= bounds.primal
+    True
     """
 
     primal: float
