@@ -49,6 +49,14 @@ def calibration_of(model: Any) -> dict[str, Any] | None:
     return {"method": model.method, "classifiers": len(model.calibrated_classifiers_)}
 
 
+def _kernel_text(classifier: Any) -> Any:
+    """The parameter; a sum of kernels as its weights and names."""
+    parts = getattr(getattr(classifier, "_kernel", None), "parts", ())
+    if not parts:
+        return getattr(classifier, "kernel", None)
+    return " + ".join(f"{beta:.4g} {part.name}" for beta, part in parts)
+
+
 def model_record(model: Any) -> dict[str, Any]:
     """What the model is, its certificate, its sizes."""
     classifier, scaler = parts_of(model)
@@ -56,7 +64,7 @@ def model_record(model: Any) -> dict[str, Any]:
     record: dict[str, Any] = {
         "estimator": type(classifier).__name__,
         "machine": getattr(machine, "name", machine),
-        "kernel": getattr(classifier, "kernel", None),
+        "kernel": _kernel_text(classifier),
         "scale": None if scaler is None else type(scaler).__name__,
         "classes": getattr(classifier, "classes_", np.empty(0)),
         "n_features": getattr(model, "n_features_in_", None),

@@ -7,7 +7,8 @@ A classifier with other scores than those of one prototype per class supplies ``
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ from polymargin.estimators.calibration import CalibratedClassifier
 from polymargin.estimators.callbacks import CallbackSupport
 from polymargin.estimators.explaining import ExplainedClassifier
 from polymargin.problem.encoding import encode
+from polymargin.problem.kernel_sums import SumEntry, is_sum, read_entries, sum_kernel
 from polymargin.problem.kernels import KERNELS, Kernel, resolve_gamma, squared_norms
 from polymargin.problem.machines import Machine
 from polymargin.problem.problem import Problem
@@ -54,7 +56,7 @@ class LargeMarginClassifier(
     """Base of the estimators: everything that does not depend on the machine."""
 
     C: float
-    kernel: str | Callable[..., Any]
+    kernel: Any
     gamma: float | str
     degree: float
     coef0: float
@@ -81,10 +83,12 @@ class LargeMarginClassifier(
     def _check_common(self) -> None:
         """Refuse parameters that no machine allows."""
         self._check_C()
-        if not callable(self.kernel) and self.kernel not in (*KERNELS, "precomputed"):
+        if is_sum(self.kernel):
+            read_entries(self.kernel)
+        elif not callable(self.kernel) and self.kernel not in (*KERNELS, "precomputed"):
             raise ValueError(
-                f"kernel must be one of {[*KERNELS, 'precomputed']} or a callable, "
-                f"got {self.kernel!r}."
+                f"kernel must be one of {[*KERNELS, 'precomputed']}, a callable or a dict "
+                f"of names and weights, got {self.kernel!r}."
             )
         self._check_gamma()
         check_number("degree", self.degree, above=0.0)
@@ -225,9 +229,12 @@ class LargeMarginClassifier(
         return kind
 
     def _make_kernel(self, machine: Machine, X: Any, weight: np.ndarray | None) -> Kernel:
-        name = "callable" if callable(self.kernel) else str(self.kernel)
         kind = self._intercept_kind(machine)
         offset = float(self.intercept_scaling) ** 2 if kind == "penalized" else 0.0
+        if is_sum(self.kernel):
+            shared = Kernel("sum", self.gamma, float(self.degree), float(self.coef0), offset)
+            return sum_kernel(self._sum_entries(), X, weight, shared)
+        name = "callable" if callable(self.kernel) else str(self.kernel)
         gamma = (
             1.0
             if name in ("linear", "precomputed", "callable")
@@ -235,6 +242,10 @@ class LargeMarginClassifier(
         )
         function = self.kernel if callable(self.kernel) else None
         return Kernel(name, gamma, float(self.degree), float(self.coef0), offset, function)
+
+    def _sum_entries(self) -> list[SumEntry]:
+        """The terms of a sum of kernels in this fit."""
+        return read_entries(self.kernel)
 
     # -- on the way out ----------------------------------------------------------------------
 
@@ -259,14 +270,7 @@ class LargeMarginClassifier(
         """Scores by support vectors; the offset of a penalised intercept is in intercept_."""
         precomputed = self._kernel.name == "precomputed"
         landmarks = self.support_ if precomputed else self.support_vectors_
-        kernel = Kernel(
-            self._kernel.name,
-            self._kernel.gamma,
-            self._kernel.degree,
-            self._kernel.coef0,
-            0.0,
-            self._kernel.function,
-        )
+        kernel = replace(self._kernel, offset=0.0)
         return KernelModel(kernel, landmarks, self.dual_coef_, self.intercept_)
 
     def _class_numbers(self, X: Any, y: Any) -> np.ndarray:

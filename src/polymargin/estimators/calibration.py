@@ -18,6 +18,7 @@ from sklearn.utils.metaestimators import _safe_split, available_if
 from sklearn.utils.validation import check_is_fitted
 
 from polymargin.estimators.temperature import fit_temperature, log_softmax
+from polymargin.problem.kernel_sums import sum_as_written
 from polymargin.problem.validation import check_number
 
 __all__ = ["FOLD_ATTRIBUTES", "CalibratedClassifier", "CoveragePromise", "nonconformity"]
@@ -191,6 +192,9 @@ class CalibratedClassifier:
         settings: dict[str, Any] = {"probabilities": None, "calibration_folds": None, "verbose": 0}
         if self._kernel.name in ("rbf", "poly", "sigmoid"):  # type: ignore[attr-defined]
             settings["gamma"] = self._kernel.gamma  # type: ignore[attr-defined]
+        if self._kernel.parts:  # type: ignore[attr-defined]
+            settings["kernel"] = sum_as_written(self._kernel)  # type: ignore[attr-defined]
+            settings |= {"kernel_weights": None} if hasattr(self, "kernel_weights") else {}
         model = clone(self).set_params(**settings)
         model.__dict__.pop("_skl_callbacks", None)  # they watch the fit of all rows
         return model

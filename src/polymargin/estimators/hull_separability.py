@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from polymargin.problem.kernels import Kernel
 from polymargin.problem.problem import row_blocks
 from polymargin.problem.scoring import KernelModel
 
@@ -66,10 +65,7 @@ def hull_separability(model: Any, X: Any, label: np.ndarray) -> HullSeparability
     """
     n, Q = len(label), len(model.classes_)
     u = model.weights_[model.support_]
-    kernel = Kernel(
-        model._kernel.name, model._kernel.gamma, model._kernel.degree, model._kernel.coef0, 0.0,
-        model._kernel.function,
-    )  # fmt: skip
+    kernel = replace(model._kernel, offset=0.0)
     precomputed = kernel.name == "precomputed"
     landmarks = model.support_ if precomputed else model.support_vectors_
     centre = KernelModel(kernel, landmarks, u[:, None] / Q, np.zeros(1)).scores(X)[:, 0]

@@ -7,6 +7,7 @@ of the support vectors; only what reads dual variables out of a fitted model can
 from __future__ import annotations
 
 import numbers
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -183,4 +184,4 @@ class LandmarkSpan:
 
 
 def _without_offset(kernel: Kernel) -> Kernel:
-    return Kernel(kernel.name, kernel.gamma, kernel.degree, kernel.coef0, 0.0, kernel.function)
+    return replace(kernel, offset=0.0)

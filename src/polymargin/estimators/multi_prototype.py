@@ -341,6 +341,11 @@ class MultiPrototypeSVC(StagedTrainer):
 
     def _check_parameters(self) -> Schedule | None:
         """Refuse what cannot be; the schedule of the annealing, None without."""
+        if isinstance(self.kernel, list | tuple):
+            raise ValueError(
+                "kernel: a list would be one kernel per prototype, which MultiPrototypeSVC does "
+                "not know; write a sum of kernels as {'linear': 0.3, 'rbf': 0.7}."
+            )
         self._check_common()
         if self.assignment not in _ASSIGNMENTS:
             raise ValueError(f"assignment must be one of {_ASSIGNMENTS}, got {self.assignment!r}.")

@@ -119,7 +119,7 @@ class MultiPrototypeSVCCV(PrototypeClassifier):
         return MultiPrototypeSVC() if self.estimator is None else self.estimator
 
     @property
-    def kernel(self) -> Any:  # type: ignore[override]
+    def kernel(self) -> Any:
         """The kernel of the estimator, which decides what input is accepted."""
         return self._template.kernel
 

@@ -7,7 +7,7 @@ argmax.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ from polymargin.estimators.landmark_training import LandmarkSpan, check_landmark
 from polymargin.estimators.tuned_parameters import TunedClassifier
 from polymargin.estimators.units import Units
 from polymargin.exceptions import warn_user
+from polymargin.problem.kernel_sums import weights_of
 from polymargin.problem.machines import Machine, find_machine
 from polymargin.problem.point import DualPoint
 from polymargin.problem.problem import Problem, row_blocks
@@ -41,6 +42,8 @@ from polymargin.solvers.smo.pattern_smo import PatternSMO
 from polymargin.solvers.working_sets import WorkingSets
 
 __all__ = ["MulticlassSVC"]
+
+KernelParameter = str | Callable[..., Any] | Mapping[str, Any] | Sequence[tuple[str, Any, float]]
 
 
 class MulticlassSVC(TunedClassifier):
@@ -69,8 +72,12 @@ class MulticlassSVC(TunedClassifier):
         Weight of the losses; not divided by the number of examples.  ``np.inf`` asks for the hard
         margin.  "radius-margin" (machine "msvm2" only) minimises the radius-margin bound on the
         training examples before the fit, see ``tune_radius_margin``.
-    kernel : {"linear", "rbf", "poly", "sigmoid", "precomputed"} or callable, default="linear"
-        A callable gets two arrays of rows and returns the matrix of values.
+    kernel : {"linear", "rbf", "poly", "sigmoid", "precomputed"}, callable, dict or list, \
+default="linear"
+        A callable gets two arrays of rows and returns the matrix of values.  A dict is a sum of
+        kernels with weights >= 0, taken as they are: ``{"linear": 0.3, "rbf": 0.7}``, or
+        ``{"rbf": ({"gamma": 0.1}, 0.7)}`` with parameters of its own; a list of (name, parameters,
+        weight) may name a kernel twice.  What a term does not say is gamma, degree, coef0.
     gamma : float, "scale", "auto", "radius-margin" or array of shape (n_features,), default="scale"
         Width of rbf, poly and sigmoid; "scale" is 1 / (n_features * variance of X), examples
         counted by their sample_weight.  An array is one width per feature (rbf only).
@@ -123,13 +130,19 @@ class MulticlassSVC(TunedClassifier):
         in their span; model size and prediction cost depend on their number only.  Fewer are
         chosen where the kernel matrix has no further rank, or where half of ``max_time`` is over.
         None: the exact kernel.
+    kernel_weights : "radius-margin" or None, default=None
+        "radius-margin": the weights of a sum of kernels, their sum fixed to 1, minimise the
+        radius-margin bound of M-SVM^2 (machine "msvm2" only); those in ``kernel`` are where the
+        search begins.  A weight below 1e-4 becomes 0.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
     C_, gamma_ : float (gamma_: array with one width per feature)
         The values of this fit: those given, what "scale" or "auto" mean, or those tuned.  gamma_
-        is 1 for kernels without a width.
+        is 1 for kernels without a width, and for sums.
+    kernel_weights_ : ndarray of shape (n_terms,)
+        Sum of kernels only: the weights, in the order of ``kernel``.
     coef_, intercept_ : ndarray
         Linear kernel: (n_classes, n_features) and (n_classes,); for two classes (1, n_features) and
         (1,), the second class minus the first, so that ``X @ coef_.T + intercept_`` is
@@ -198,7 +211,7 @@ class MulticlassSVC(TunedClassifier):
         self,
         machine: str | Machine = "cs",
         C: float | str = 1.0,
-        kernel: str | Callable[..., Any] = "linear",
+        kernel: KernelParameter = "linear",
         gamma: Any = "scale",
         degree: float = 3,
         coef0: float = 0.0,
@@ -217,6 +230,7 @@ class MulticlassSVC(TunedClassifier):
         probabilities: str | None = None,
         calibration_folds: int | None = None,
         landmarks: int | float | str | None = None,
+        kernel_weights: str | None = None,
     ) -> None:
         self.machine = machine
         self.C = C
@@ -239,6 +253,7 @@ class MulticlassSVC(TunedClassifier):
         self.probabilities = probabilities
         self.calibration_folds = calibration_folds
         self.landmarks = landmarks
+        self.kernel_weights = kernel_weights
 
     def __getattr__(self, name: str) -> Any:
         if name in ("support_", "support_vectors_", "dual_coef_") and "n_support_" in vars(self):
@@ -343,6 +358,9 @@ class MulticlassSVC(TunedClassifier):
             with single_threaded_libraries():
                 self.exact_kernel_ = ready.span.bounds(self, solution)
         self.C_, self.gamma_ = float(self._chosen()[0]), ready.kernel.gamma
+        self.__dict__.pop("kernel_weights_", None)
+        if ready.kernel.parts:
+            self.kernel_weights_ = weights_of(ready.kernel)
         interrupted = self._tuned is not None and self._tuned.interrupted
         self._tuned = None
         reporter.finish()

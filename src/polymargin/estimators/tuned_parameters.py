@@ -1,4 +1,4 @@
-"""C and gamma of an estimator by the radius-margin criterion: the word "radius-margin"."""
+"""C, gamma and the weights of a sum of kernels by the criterion "radius-margin"."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from joblib import effective_n_jobs
 
 from polymargin.estimators.base import LargeMarginClassifier
+from polymargin.problem.kernel_sums import SumEntry, is_sum, read_entries
 from polymargin.problem.machines import Machine
 from polymargin.solvers.run import Stop
 
@@ -18,18 +19,19 @@ if TYPE_CHECKING:
 __all__ = ["RADIUS_MARGIN", "TunedClassifier"]
 
 RADIUS_MARGIN = "radius-margin"
-"""The word that asks for a value of C or gamma by ``tune_radius_margin``'s search."""
+"""The word that asks for C, gamma or kernel_weights by the search of ``tune_radius_margin``."""
 
 
 class TunedClassifier(LargeMarginClassifier):
-    """A classifier whose C and gamma may be left to the radius-margin bound."""
+    """A classifier whose C, gamma and kernel weights may be left to the radius-margin bound."""
 
     C: Any
+    kernel_weights: str | None
     _tuned: TunedValues | None = None
 
     def _tuned_parameters(self) -> tuple[str, ...]:
-        """Those of C and gamma that the radius-margin criterion decides."""
-        named = [("C", self.C)]
+        """Those of C, gamma and weights that the radius-margin criterion decides."""
+        named = [("C", self.C), ("weights", self.kernel_weights)]
         if self.kernel != "linear":  # which has no gamma, whatever is asked
             named.append(("gamma", self.gamma))
         return tuple(
@@ -39,6 +41,13 @@ class TunedClassifier(LargeMarginClassifier):
     def _chosen(self) -> tuple[Any, Any]:
         tuned = self._tuned
         return (self.C, self.gamma) if tuned is None else (tuned.C, tuned.gamma)
+
+    def _sum_entries(self) -> list[SumEntry]:
+        entries = super()._sum_entries()
+        if self._tuned is None or self._tuned.weights is None:
+            return entries
+        pairs = zip(entries, self._tuned.weights, strict=True)
+        return [entry._replace(weight=float(beta)) for entry, beta in pairs]
 
     def _check_C(self) -> None:
         if "C" not in self._tuned_parameters():
@@ -58,7 +67,9 @@ class TunedClassifier(LargeMarginClassifier):
 
     def _check_tuning(self, machine: Machine) -> None:
         """Refuse a criterion that is not known for what is asked."""
-        named = (("C", self.C), ("gamma", self.gamma))
+        self._check_kernel_weights()
+        weights = ("kernel_weights", self.kernel_weights)
+        named = (("C", self.C), ("gamma", self.gamma), weights)
         names = [name for name, value in named if isinstance(value, str) and value == RADIUS_MARGIN]
         if not names:
             return
@@ -80,8 +91,22 @@ class TunedClassifier(LargeMarginClassifier):
                 "tuned by gradients; use 'rbf' or 'poly'."
             )
 
+    def _check_kernel_weights(self) -> None:
+        if self.kernel_weights is None:
+            return
+        if self.kernel_weights != RADIUS_MARGIN:
+            raise ValueError(
+                f"kernel_weights must be None or {RADIUS_MARGIN!r}, got {self.kernel_weights!r}; "
+                "write weights into kernel, as {'linear': 0.3, 'rbf': 0.7}."
+            )
+        if not is_sum(self.kernel) or len(read_entries(self.kernel)) < 2:
+            raise ValueError(
+                f"kernel_weights={RADIUS_MARGIN!r} tunes the weights of a sum of two kernels or "
+                f"more, got kernel={self.kernel!r}; write {{'linear': 0.5, 'rbf': 0.5}}."
+            )
+
     def _tune(self, X: Any, y: Any, sample_weight: Any) -> None:
-        """C and gamma of the lowest radius-margin bound, if they are asked for."""
+        """C, gamma and weights of the lowest radius-margin bound, if they are asked for."""
         self._tuned = None
         if not self._tuned_parameters():
             return

@@ -130,6 +130,7 @@ def _all_bytes(record: ExportModel, plan: CPlan) -> int:
 
 
 def _plan(record: ExportModel, dtype: str, name: str) -> CPlan:
+    record.refuse_sum("C")
     if record.compact is not None and dtype == record.compact.number_format:
         plan = plan_compact(record, name)
     elif not record.is_linear:

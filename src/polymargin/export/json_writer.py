@@ -6,6 +6,8 @@ import json
 import os
 from typing import Any
 
+import numpy as np
+
 from polymargin.estimators.scalers import Scaling
 from polymargin.export.model_record import ExportModel
 from polymargin.export.suffixes import write_whole
@@ -47,16 +49,32 @@ def to_json(
     return text
 
 
+def _kernel_document(record: ExportModel) -> dict[str, Any]:
+    if record.terms:
+        terms = [
+            {"weight": beta, **_parameters(part.name, part.gamma, part.degree, part.coef0)}
+            for beta, part in record.terms
+        ]
+        return {"name": "sum", "terms": terms}
+    gamma = None if record.is_linear else record.gamma
+    return _parameters(record.kernel, gamma, record.degree, record.coef0)
+
+
+def _parameters(name: str, gamma: Any, degree: float, coef0: float) -> dict[str, Any]:
+    """A kernel of the table with the parameters that it has."""
+    found: dict[str, Any] = {"name": name}
+    if name != "linear" and gamma is not None:
+        found["gamma"] = gamma.tolist() if isinstance(gamma, np.ndarray) else float(gamma)
+    if name in ("poly", "sigmoid"):
+        found["coef0"] = float(coef0)
+    if name == "poly":
+        found["degree"] = float(degree)
+    return found
+
+
 def document(record: ExportModel) -> dict[str, Any]:
     """The record as plain dictionaries, lists and numbers."""
     tau = record.coefficients
-    kernel: dict[str, Any] = {"name": record.kernel}
-    if not record.is_linear:
-        kernel["gamma"] = record.gamma
-    if record.kernel in ("poly", "sigmoid"):
-        kernel["coef0"] = record.coef0
-    if record.kernel == "poly":
-        kernel["degree"] = record.degree
     found = {
         "format": FORMAT,
         "version": VERSION,
@@ -67,7 +85,7 @@ def document(record: ExportModel) -> dict[str, Any]:
         "label_type": record.label_type,
         "labels": list(record.labels),
         "scaler": _scaler(record.scaling),
-        "kernel": kernel,
+        "kernel": _kernel_document(record),
         "vectors": record.vectors.tolist(),
         "coefficients": None if tau is None else tau.tolist(),
         "intercepts": record.intercepts.tolist(),

@@ -29,6 +29,7 @@ from polymargin.estimators.scalers import (
 from polymargin.estimators.temperature import log_softmax
 from polymargin.export.labels import Label, labels_of
 from polymargin.export.table_encoding import TableEncoding, encoding_of
+from polymargin.problem.kernels import Kernel, squared_norms
 
 __all__ = ["ExportModel"]
 
@@ -57,7 +58,7 @@ class ExportModel:
     feature_names : tuple of str or None
     scaling : Scaling or None
         z = (x - shift) * scale, perhaps limited; None means z = x.
-    kernel : {"linear", "rbf", "poly", "sigmoid"}
+    kernel : {"linear", "rbf", "poly", "sigmoid", "sum"}
     gamma, degree, coef0 : float
     vectors : ndarray of shape (R, n_features) or (n_support, n_features)
         Prototypes of a linear kernel, support vectors of others.
@@ -83,6 +84,8 @@ class ExportModel:
         Rows of unit length: applied to the raw features before ``scaling``.
     compact : CompactModel or None
         The integers of a model that was fitted into a size (``fit_into``).
+    terms : tuple of (weight, Kernel)
+        Of a sum of kernels.
 
     Examples
     --------
@@ -116,6 +119,7 @@ class ExportModel:
     encoding: TableEncoding | None = None
     normalizer: Normalization | None = None
     compact: CompactModel | None = None
+    terms: tuple[tuple[float, Kernel], ...] = ()
 
     @classmethod
     def from_estimator(cls, model: Any) -> ExportModel:
@@ -188,6 +192,7 @@ class ExportModel:
             encoding=encoding,
             normalizer=normalizer,
             compact=_compact(estimator),
+            terms=kernel.parts,
         )
 
     @property
@@ -197,6 +202,14 @@ class ExportModel:
     @property
     def is_linear(self) -> bool:
         return self.coefficients is None
+
+    def refuse_sum(self, target: str) -> None:
+        """Refuse a sum of kernels in a format that has no such kernel."""
+        if self.terms:
+            raise ValueError(
+                f"model: a sum of kernels cannot be exported to {target}; export it as JSON, or "
+                "train with kernel='linear', 'rbf', 'poly' or 'sigmoid'."
+            )
 
     @property
     def is_difference(self) -> bool:
@@ -240,7 +253,11 @@ class ExportModel:
     def _prototype_scores(self, Z: np.ndarray) -> np.ndarray:
         if self.coefficients is None:
             return Z @ self.vectors.T + self.intercepts
-        if self.kernel == "rbf":
+        if self.terms:
+            V = self.vectors
+            sum_of_terms = Kernel("sum", parts=self.terms)
+            K = sum_of_terms.block(Z, V, squared_norms(Z), squared_norms(V))
+        elif self.kernel == "rbf":
             centre = self.vectors.mean(axis=0) if len(self.vectors) else 0.0
             Z, V = Z - centre, self.vectors - centre  # distances do not change, rounding does
             square = (Z**2).sum(axis=1)[:, None] + (V**2).sum(axis=1)

@@ -105,6 +105,7 @@ def add_model(
     probability_output: str | None = None,
 ) -> None:
     """Nodes from the input ``features`` (any numeric type) to label, scores and probabilities."""
+    record.refuse_sum("ONNX")
     X = graph.cast(features, graph.arithmetic)
     if record.normalizer is not None:
         X = _unit_rows(graph, record.normalizer, X)

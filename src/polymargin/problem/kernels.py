@@ -166,8 +166,9 @@ KERNELS: dict[str, KernelRow] = {
 class Kernel:
     """A kernel with its parameters; ``offset`` is the constant of a penalised intercept.
 
-    kappa(x, z) + offset, with kappa from the table, a callable, or a precomputed matrix.  ``gamma``
-    may be an array for "rbf": one width per feature, exp(-sum_f gamma_f (x_f - z_f)^2).
+    kappa(x, z) + offset, with kappa from the table, a callable, a precomputed matrix, or ("sum")
+    the weighted sum of ``parts``, see ``kernel_sums``.  ``gamma`` may be an array for "rbf": one
+    width per feature, exp(-sum_f gamma_f (x_f - z_f)^2).
     """
 
     name: str
@@ -176,6 +177,7 @@ class Kernel:
     coef0: float = 0.0
     offset: float = 0.0
     function: Callable[[Any, Any], Any] | None = None
+    parts: tuple[tuple[float, Kernel], ...] = ()
 
     @property
     def is_linear(self) -> bool:
@@ -184,6 +186,8 @@ class Kernel:
     @property
     def is_psd(self) -> bool | None:
         """True where theory guarantees it, None where the matrix itself must be looked at."""
+        if self.parts:
+            return True if all(part.is_psd for beta, part in self.parts if beta) else None
         return KERNELS[self.name].is_psd(self) if self.name in KERNELS else None
 
     def folded(self) -> tuple[Kernel, Any]:
@@ -218,6 +222,10 @@ class Kernel:
                 )
             if not np.isfinite(G).all():
                 raise ValueError("kernel: the callable returned NaN or infinity.")
+        elif self.parts:
+            G = sum(
+                part.block(A, B, a, b) * A.dtype.type(beta) for beta, part in self.parts if beta
+            )
         else:
             with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # callers look
                 G = KERNELS[self.name].block(self, A, B, a, b)
@@ -234,6 +242,9 @@ class Kernel:
                 [self.block(X[i : i + 1], X[i : i + 1], None, None)[0] for i in range(X.shape[0])]
             )
             return values  # block() added the offset already
+        elif self.parts:
+            terms = [beta * part.diagonal(X, norms) for beta, part in self.parts if beta]
+            values = np.sum(terms, axis=0)
         else:
             assert norms is not None
             with np.errstate(over="ignore", under="ignore", invalid="ignore"):

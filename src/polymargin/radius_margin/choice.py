@@ -7,12 +7,14 @@ few settings around it are compared by cross-validation.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from polymargin.compiled.threads import single_threaded_libraries
+from polymargin.problem.kernel_sums import is_sum, read_entries, sum_kernel
+from polymargin.problem.kernels import Kernel
 from polymargin.problem.problem import row_blocks
 from polymargin.radius_margin.bound import read_sample
 from polymargin.radius_margin.criterion import Evaluation, Sample, Setting, evaluate
@@ -26,6 +28,8 @@ __all__ = ["AUTO_SETTINGS", "N_FOLDS", "Choice", "TunedValues", "choose", "tuned
 AUTO_SETTINGS = 8
 """Settings that are compared where ``refine="auto"`` finds that it is needed."""
 N_FOLDS = 3
+_TRACE = 1e-4
+"""Weights of terms below this are dropped from a sum: the search never reaches zero itself."""
 _TOL = 1e-3  # of the machine at a setting that is not the minimum: nobody descends from there
 
 
@@ -53,9 +57,9 @@ def choose(
             is_soft = bool(np.isfinite(found.best.setting.C))
             n_settings = AUTO_SETTINGS if is_soft and has_errors(sample, found.best) else 0
         compared: list[tuple[Setting, float]] = []
-        if not n_settings or run.why_end() is not None:
+        if not n_settings or plan.parameters == ("weights",) or run.why_end() is not None:
             return Choice(found, compared, found.best)
-        box = {name: plan.box[name] for name in plan.parameters if name != "coef0"}
+        box = {name: plan.box[name] for name in plan.parameters if name in ("C", "gamma")}
         setting, compared = refine(
             sample, found.best.setting, box, int(n_settings), n_folds, run,
             lines.fold if lines else None,
@@ -92,6 +96,7 @@ class TunedValues:
     alpha: np.ndarray
     seconds: float
     interrupted: bool
+    weights: np.ndarray | None = None
 
 
 def tuned_values(
@@ -112,8 +117,13 @@ def tuned_values(
     verbose: int,
 ) -> TunedValues:
     """The choice with the defaults of ``tune_radius_margin``, in at most 0.7 of the time."""
-    sample = read_sample(X, y, kernel, degree, sample_weight, class_weight, cache_mb, seed, n_jobs)
+    name = "linear" if is_sum(kernel) else kernel
+    sample = read_sample(X, y, name, degree, sample_weight, class_weight, cache_mb, seed, n_jobs)
     counted = None if sample_weight is None else sample.weight
+    if is_sum(kernel):
+        shared = Kernel("sum", gamma, degree, coef0)
+        terms = sum_kernel(read_entries(kernel), sample.X, counted, shared)
+        sample = replace(sample, kernel="sum", terms=terms)
     plan = make_plan(sample, parameters, C, gamma, coef0, weight=counted)
     run = Run(Stop(plan.tol, 10**9, None if max_time is None else 0.7 * max_time))
     lines = Lines(sample, run) if verbose else None
@@ -124,4 +134,13 @@ def tuned_values(
         chosen.alpha,
         run.seconds,
         run.interrupted,
+        _without_traces(chosen.setting.weights),
     )
+
+
+def _without_traces(weights: np.ndarray | None) -> np.ndarray | None:
+    """Weights of a sum of kernels; those that the search could only have made smaller are 0."""
+    if weights is None:
+        return None
+    kept = np.where(weights < _TRACE, 0.0, weights)
+    return np.asarray(kept / kept.sum())

@@ -32,11 +32,12 @@ _MOST_PASSES = 10_000
 
 @dataclass(frozen=True)
 class Setting:
-    """Where the criterion is asked for: C and the parameters of the kernel."""
+    """Where the criterion is asked for: C, the parameters of the kernel, weights of a sum."""
 
     C: float
     gamma: Any = 1.0
     coef0: float = 0.0
+    weights: Any = None
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,8 @@ class Sample:
         Order of visits of the solver.
     cache_mb : float
     n_jobs : int
+    terms : Kernel or None
+        The sum of kernels behind kernel="sum"; a setting may give it other weights.
     """
 
     X: Any
@@ -66,6 +69,7 @@ class Sample:
     seed: int = 0
     cache_mb: float = 1000.0
     n_jobs: int = 1
+    terms: Kernel | None = None
 
     @property
     def n_classes(self) -> int:
@@ -86,6 +90,12 @@ class Sample:
         )
 
     def kernel_at(self, setting: Setting) -> Kernel:
+        if self.terms is not None:
+            parts = self.terms.parts
+            if setting.weights is not None:
+                new = zip(setting.weights, parts, strict=True)
+                parts = tuple((float(beta), part) for beta, (_, part) in new)
+            return replace(self.terms, parts=parts)
         return Kernel(self.kernel, setting.gamma, self.degree, float(setting.coef0))
 
     def problem(self, setting: Setting) -> Problem:
@@ -135,7 +145,8 @@ class Evaluation:
     status, sphere_status : str
         How the two solvers ended.
     slopes : mapping
-        Derivatives of log(R^2 N) with respect to log C, log gamma (one or an array), coef0.
+        Derivatives of log(R^2 N) with respect to log C, log gamma (one or an array), coef0, and
+        the logarithms of weights that are divided by their sum.
     """
 
     setting: Setting
@@ -237,6 +248,8 @@ def _slopes(points: KernelPoints, at: Evaluation, ridge: np.ndarray) -> dict[str
         slopes["gamma"] = _rbf_slope(points, at, J, R2)
     elif name == "poly":
         slopes["gamma"], slopes["coef0"] = _poly_slopes(points, at, J, R2)
+    elif name == "sum":
+        slopes["weights"] = _weight_slopes(points, at, J, R2)
     return slopes
 
 
@@ -300,6 +313,25 @@ def _poly_slopes(points: KernelPoints, at: Evaluation, J: float, R2: float) -> t
         d_gamma += float(np.einsum("ij,ij->", W, by_gamma))
         d_coef0 += float(np.einsum("ij,ij->", W, by_coef0))
     return d_gamma, d_coef0
+
+
+def _weight_slopes(points: KernelPoints, at: Evaluation, J: float, R2: float) -> np.ndarray:
+    """d/dlog beta_m along sum beta = 1: beta_m (g_m - sum_l beta_l g_l), g_m = d/dbeta_m.
+
+    beta is a point of the simplex; the kernel is linear in it, dK/dbeta_m = K_m.
+    """
+    A, S = _weights_of_values(at, J, R2)
+    X, n, norms = points.X, points.n_points, points.norms
+    assert norms is not None
+    parts = points.kernel.parts
+    beta = np.array([weight for weight, _ in parts])
+    slopes = np.array([float(at.beta @ part.diagonal(X, norms)) / R2 for _, part in parts])
+    for rows in row_blocks(n, max(16, _BLOCK_CELLS // max(n, 1))):
+        W = (A[rows] * S) @ A.T
+        for m, (_, part) in enumerate(parts):
+            slopes[m] += float(np.einsum("ij,ij->", W, part.block(X[rows], X, norms[rows], norms)))
+    total = float(beta.sum())
+    return np.asarray(beta * (slopes - float(beta @ slopes) / total))
 
 
 def definiteness(sample: Sample, setting: Setting) -> bool | None:

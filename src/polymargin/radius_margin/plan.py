@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from polymargin.problem.kernel_sums import weights_of
 from polymargin.problem.validation import check_number
 from polymargin.radius_margin.bound import check_C, read_gamma
 from polymargin.radius_margin.criterion import Sample, Setting, definiteness
@@ -18,6 +19,11 @@ __all__ = ["Plan", "default_box", "kernel_scale", "make_plan"]
 _SCALE_SAMPLE = 300
 TUNABLE = {"linear": ("C",), "precomputed": ("C",), "rbf": ("C", "gamma")}
 TUNABLE["poly"] = ("C", "gamma", "coef0")
+TUNABLE["sum"] = ("C", "weights")
+_LEAST_WEIGHT = 1e-5
+"""Of a term of a sum during the search, whose coordinates are logarithms."""
+_LEAST_FIRST_WEIGHT = 1e-2
+"""Where the search begins: from a smaller weight the logarithm has a long way to go."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +33,7 @@ class Plan:
     Attributes
     ----------
     parameters : tuple of str
-        Of "C", "gamma", "coef0".
+        Of "C", "gamma", "coef0", and "weights" of a sum of kernels.
     first : Setting
         Fixed values, and a start for those that are tuned; an array of widths is tuned width by
         width.
@@ -67,6 +73,8 @@ class Plan:
             size = np.size(getattr(self.first, name))
             value: Any = theta[at : at + size]
             value = value.copy() if name == "coef0" else np.exp(value)
+            if name == "weights":
+                value = value / value.sum()
             if not np.ndim(getattr(self.first, name)):
                 value = float(value[0])
             found = replace(found, **{name: value})
@@ -105,7 +113,7 @@ def data_scale(sample: Sample) -> float:
 
 def default_box(sample: Sample, first: Setting) -> dict[str, tuple[float, float]]:
     """Wide intervals, in units of the data."""
-    box: dict[str, tuple[float, float]] = {"coef0": (0.0, 10.0)}
+    box = {"coef0": (0.0, 10.0), "weights": (_LEAST_WEIGHT, 1.0)}
     scale = 1.0
     if sample.kernel in ("rbf", "poly"):
         unit = data_scale(sample) or 1.0
@@ -139,7 +147,8 @@ def make_plan(
         if sample.kernel != "rbf":
             raise ValueError("per_feature: one width per feature is known to kernel='rbf' only.")
         width = np.broadcast_to(width, (sample.X.shape[1],)).astype(np.float64)
-    first = Setting(1.0, width, float(coef0))
+    weights = _first_weights(sample) if "weights" in parameters else None
+    first = Setting(1.0, width, float(coef0), weights)
     if C is None:
         spread = kernel_scale(sample, first)
         C = 0.5 / spread if 0.0 < spread < np.inf else 1.0
@@ -167,6 +176,14 @@ def make_plan(
     return Plan(parameters, first, box, kernel_psd=definiteness(sample, first), **options)
 
 
+def _first_weights(sample: Sample) -> np.ndarray:
+    """Those of the sum, none of them zero, divided by their sum."""
+    assert sample.terms is not None
+    weights = weights_of(sample.terms)
+    weights = np.maximum(weights / weights.sum(), _LEAST_FIRST_WEIGHT)
+    return np.asarray(weights / weights.sum())
+
+
 def _was_given(name: str, C: float | None, gamma: Any) -> bool:
     return not isinstance(gamma, str) if name == "gamma" else True
 
@@ -181,7 +198,7 @@ def _check_parameters(sample: Sample, parameters: tuple[str, ...]) -> None:
     if not parameters or len(set(parameters)) < len(parameters):
         raise ValueError(f"parameters must name one or more of {known}, each once.")
     for name in parameters:
-        if name not in ("C", "gamma", "coef0"):
+        if name not in ("C", "gamma", "coef0", "weights"):
             raise ValueError(f"parameters must be of 'C', 'gamma', 'coef0', got {name!r}.")
         if name not in known:
             raise ValueError(

@@ -31,6 +31,7 @@ SPHERE_TOL = 1e-6
 _PART_EVALUATIONS = 8
 _REACH = 3.0  # of one round of a descent, in each coordinate
 _FACTORS = (1.0, 8.0, 0.125)
+_MOSTLY = 0.9  # share of one term of a sum of kernels where others only help
 _ON_PLATEAU = 2e-3  # a start must lie below the plateau by this much (of the logarithm)
 
 
@@ -150,7 +151,7 @@ class _Search:
             )
             if best is None:
                 break
-            theta = plan.coordinates(best.setting)
+            theta = np.clip(plan.coordinates(best.setting), box[:, 0], box[:, 1])
             edge = ((theta <= low + 1e-9) & (low > box[:, 0] + 1e-9)) | (
                 (theta >= high - 1e-9) & (high < box[:, 1] - 1e-9)
             )
@@ -217,13 +218,20 @@ class _Search:
         self.warm = best.warm()
         return best.setting
 
+    def weight_choices(self) -> list[Any]:
+        """Weights of a sum of kernels to begin with: the first ones, and each term nearly alone."""
+        first = self.plan.first.weights
+        if first is None:
+            return [None]
+        return [first, *(_MOSTLY * np.eye(len(first)) + (1.0 - _MOSTLY) / len(first))]
+
     def candidates(self, part: Sample) -> list[Setting]:
         """The first setting and others around it, C in units of the kernel's spread."""
         plan = self.plan
         found = [plan.first]
         choices = [_FACTORS if name in plan.parameters else (1.0,) for name in ("gamma", "C")]
-        for wide, large in product(*choices):
-            setting = replace(plan.first, gamma=plan.first.gamma * wide)
+        for weights, wide, large in product(self.weight_choices(), *choices):
+            setting = replace(plan.first, gamma=plan.first.gamma * wide, weights=weights)
             if "C" in plan.parameters:
                 spread = kernel_scale(part, setting)
                 if not 0.0 < spread < np.inf:
@@ -309,4 +317,6 @@ class Lines:
 def _shown(setting: Setting) -> str:
     widths = np.atleast_1d(setting.gamma)
     gamma = f"{widths[0]:.4g}" if len(widths) == 1 else f"{widths.min():.3g}..{widths.max():.3g}"
+    if setting.weights is not None:
+        return f"C {setting.C:.4g}  weights {' '.join(f'{beta:.4g}' for beta in setting.weights)}"
     return f"C {setting.C:.4g}  gamma {gamma}  coef0 {setting.coef0:.4g}"

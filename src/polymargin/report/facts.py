@@ -105,6 +105,16 @@ def _kernel_sentence(last: Any) -> str:
     kernel = getattr(last, "_kernel", None)
     if kernel is None:
         return ""
+    terms = [f"{beta:.4g} {_with_parameters(part)}" for beta, part in kernel.parts]
+    text = " + ".join(terms) if terms else _with_parameters(kernel)
+    if hasattr(last, "support_"):
+        kind = "support vectors" if getattr(last, "landmarks", None) is None else "landmarks"
+        text += f"; {len(last.support_):,} {kind}"
+    return text
+
+
+def _with_parameters(kernel: Any) -> str:
+    """The name of a kernel with the parameters that it has."""
     gamma = np.asarray(kernel.gamma, dtype=float)
     width = f"gamma = {gamma.max():.4g}"
     if gamma.ndim:
@@ -115,11 +125,7 @@ def _kernel_sentence(last: Any) -> str:
         "poly": f"{width}, degree = {kernel.degree:g}, coef0 = {kernel.coef0:g}",
         "sigmoid": f"{width}, coef0 = {kernel.coef0:g}",
     }.get(kernel.name, "")
-    text = f"{kernel.name} ({settings})" if settings else kernel.name
-    if hasattr(last, "support_"):
-        kind = "support vectors" if getattr(last, "landmarks", None) is None else "landmarks"
-        text += f"; {len(last.support_):,} {kind}"
-    return text
+    return f"{kernel.name} ({settings})" if settings else str(kernel.name)
 
 
 def _strength_sentence(last: Any) -> tuple[str, str] | None:

@@ -159,13 +159,16 @@ def _exported(model: Any, parts: Parts) -> tuple[ExportModel | None, str, str]:
     reason = ""
     try:
         record = ExportModel.from_estimator(model)
+        record.refuse_sum("a page")
         if record.encoding is None and record.normalizer is None:
             return record, "input", ""
     except ValueError as error:
         reason = str(error)
     if parts.steps:
         try:
-            return ExportModel.from_estimator(parts.last), "model", ""
+            record = ExportModel.from_estimator(parts.last)
+            record.refuse_sum("a page")
+            return record, "model", ""
         except ValueError as error:
             reason = str(error)
     return None, "input", reason.removeprefix("model: ")

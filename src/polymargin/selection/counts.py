@@ -167,13 +167,15 @@ def _wrong(model: Any, X: Any, y: np.ndarray) -> np.ndarray:
 def _caveats(model: Any) -> list[str]:
     """What a refit without an example would change beside the example."""
     found = []
-    uses_gamma = model._kernel.name in ("rbf", "poly", "sigmoid")
+    uses_gamma = model._kernel.name in ("rbf", "poly", "sigmoid", "sum")
     if uses_gamma and isinstance(model.gamma, str) and model.gamma != "auto":
         found.append(f"gamma={model.gamma!r} depends on every example")
     if isinstance(model.class_weight, str):
         found.append("class_weight='balanced' depends on every example")
     if isinstance(model, MulticlassSVC) and isinstance(model.C, str):
         found.append(f"C={model.C!r} depends on every example")
+    if isinstance(model, MulticlassSVC) and model.kernel_weights is not None:
+        found.append(f"kernel_weights={model.kernel_weights!r} depends on every example")
     if isinstance(model, MulticlassSVC) and not getattr(model, "bias_is_unique_", True):
         found.append("the free intercept is not unique and may move")
     if isinstance(model, MultiPrototypeSVC) and model.assignment != "static":
@@ -192,7 +194,7 @@ def _lemma_count(model: Any, X: Any, y: np.ndarray) -> int | None:
     if not isinstance(model, MulticlassSVC) or find_machine(model.machine).name != "msvm2":
         return None
     plain = model.class_weight is None and np.isfinite(model.C_)
-    if not plain or model._kernel.offset > 0.0 or model._kernel.name == "callable":
+    if not plain or model._kernel.offset > 0.0 or model._kernel.name in ("callable", "sum"):
         return None
     view = prototype_view(model, X, y)
     label, Q, n = view.label, len(model.classes_), len(view.label)

@@ -103,7 +103,7 @@ def judge_seconds(problem: Problem, n_support: int) -> float:
         return 0.0  # one product with the data, as every check
     if problem.kernel.name == "precomputed":
         width = 1
-    slow = 3.0 if problem.kernel.function is not None else 1.0
+    slow = 3.0 if problem.kernel.function is not None else float(len(problem.kernel.parts) or 1)
     return slow * n * n_support * (width / 8e9 + 4e-9) / max(problem.n_jobs, 1)
 
 

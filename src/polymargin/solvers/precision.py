@@ -32,9 +32,10 @@ _LARGEST_NORM2 = 1e30
 def allows_float32(problem: Problem, tol: float, limit: float) -> bool:
     """Whether float32 reaches ``tol``: soft margin, tolerance above ``limit``, moderate norms.
 
-    The dual variables of a hard margin have no bound, and their rounding none either.
+    The dual variables of a hard margin have no bound, and their rounding none either.  Rows of a
+    sum of kernels are not centred, so that float32 would lose the digits of its RBF terms.
     """
-    if tol < limit or problem.is_hard:
+    if tol < limit or problem.is_hard or problem.kernel.parts:
         return False
     return bool((problem.diagonal < _LARGEST_NORM2).all())
 

@@ -234,7 +234,7 @@ def _check_classes(classes: Any) -> int:
 
 def _check_kernel(kernel: Any, d: int) -> Kernel:
     _need(isinstance(kernel, Kernel), "the kernel is missing")
-    known = isinstance(kernel.name, str) and kernel.name in (*KERNELS, "precomputed")
+    known = isinstance(kernel.name, str) and kernel.name in (*KERNELS, "precomputed", "sum")
     _need(known and kernel.function is None, "the kernel has an unknown name")
     for name in ("degree", "coef0", "offset"):
         value = getattr(kernel, name)
@@ -245,7 +245,24 @@ def _check_kernel(kernel: Any, d: int) -> Kernel:
     right = gamma.ndim == 0 or (kernel.name == "rbf" and gamma.shape == (d,))
     right = right and gamma.dtype.kind in "iuf" and bool(np.isfinite(gamma).all())
     _need(right and (gamma > 0).all(), "gamma of the kernel must be a finite number > 0")
+    _check_terms(kernel, d)
     return kernel
+
+
+def _check_terms(kernel: Kernel, d: int) -> None:
+    """The terms of a sum are kernels of the table with weights >= 0, not all of them 0."""
+    parts: Any = kernel.parts
+    right = isinstance(parts, tuple) and bool(parts) == (kernel.name == "sum")
+    right = right and all(isinstance(one, tuple) and len(one) == 2 for one in parts)
+    _need(right, "the terms of a sum of kernels must be pairs of a weight and a kernel")
+    for weight, part in parts:
+        _need(
+            isinstance(weight, float) and 0.0 <= weight < np.inf, "a weight of a sum is no number"
+        )
+        right = isinstance(part, Kernel) and part.name in KERNELS and not part.offset
+        _need(right, "a term of a sum must be a kernel of the table")
+        _check_kernel(part, d)
+    _need(not parts or any(weight for weight, _ in parts), "all weights of a sum are 0")
 
 
 def _check_prototypes(model: Any, d: int, Q: int) -> int:
