@@ -73,6 +73,10 @@ def check_model(model: Any) -> None:
             _check_sparse("a sparse matrix", part)
         elif isinstance(part, LargeMarginClassifier) and "intercept_" in vars(part):
             _check_classifier(part)
+        elif "best_estimator_" in getattr(part, "__dict__", {}):
+            _need(
+                getattr(part, "refit", True), "refit must be true where there is a best_estimator_"
+            )
     estimators = [part for part in parts if isinstance(part, BaseEstimator)]
     if hasattr(model, "predict") and all(map(_is_numeric, estimators)):
         _predict_a_row(model)
