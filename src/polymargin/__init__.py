@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from polymargin.explanation.prediction_sets import calibrate as calibrate
     from polymargin.explanation.prediction_sets import coverage_promise as coverage_promise
     from polymargin.explanation.prediction_sets import predict_set as predict_set
+    from polymargin.explanation.prototype_table import prototype_table as prototype_table
     from polymargin.explanation.robustness import certified_radius as certified_radius
     from polymargin.export import ExportModel as ExportModel
     from polymargin.export import export_model as export_model
@@ -112,6 +113,7 @@ _HOME = {
     "margin_bound": "selection.bounds",
     "margin_record": "selection.margins",
     "predict_set": "explanation.prediction_sets",
+    "prototype_table": "explanation.prototype_table",
     "risk_coverage": "selection.risk_coverage",
     "regularization_path": "selection.path",
     "RadiusMarginBound": "radius_margin.bound",
