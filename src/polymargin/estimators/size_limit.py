@@ -16,6 +16,7 @@ from sklearn.base import clone
 from sklearn.model_selection import StratifiedShuffleSplit
 
 from polymargin.estimators.number_formats import (
+    BITS,
     CompactModel,
     Grid,
     compact,
@@ -37,6 +38,8 @@ _FAR = 100.0  # distance of a mean from 0, in spreads, from which on features ge
 _JITTERS = (0.1, 0.2, 0.3)  # tried for the best plan, beside none
 _LEAST_STEPS, _EPOCHS, _MOST_EPOCHS = 800, 15, 200
 _SHARPNESS = 8.0
+_FINE_BITS = 8  # from here on rounding after training changes next to no label
+_ROUNDED_RATE = 0.03  # of the second stage, whose numbers are rounded: less than the first's .05
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,24 +171,24 @@ class _Search:
     ) -> CompactModel:
         """The compact model of a base after a finish in the numbers of the plan."""
         parts, kept = self.shape(plan, base, rows)
-        grid = Grid.of(parts.weights, plan.number_format)
-        inner = None
-        if parts.projection is not None:
-            inner = Grid.of(parts.projection, plan.number_format)
-        rounding = Rounding(grid.round, None if inner is None else inner.round)
         weight = None if self.weight is None else self.weight[rows]
-        columns = slice(None) if kept is None else kept
-        done = finish(
-            parts,
-            self.Z[rows][:, columns],
-            self.label[rows],
-            base._prototype_class,
-            replace(settings, epochs=_epochs(len(rows)), seed=self.seed),
-            rounding,
-            weight,
-            lambda: self.is_over,
-        )
-        return self._record(done, (grid, inner), plan, base._prototype_class, kept)
+        Z = self.Z[rows][:, slice(None) if kept is None else kept]
+        owner = base._prototype_class
+        settings = replace(settings, epochs=_epochs(len(rows)), seed=self.seed)
+
+        def train(start: Parts, how: FinishSettings, rounding: Rounding | None = None) -> Parts:
+            label = self.label[rows]
+            return finish(start, Z, label, owner, how, rounding, weight, lambda: self.is_over)
+
+        done = train(parts, settings)
+        grid = Grid.of(done.weights, plan.number_format)
+        inner = None
+        if done.projection is not None:
+            inner = Grid.of(done.projection, plan.number_format)
+        rounding = Rounding(grid.round, None if inner is None else inner.round)
+        if BITS[plan.number_format] < _FINE_BITS:
+            done = train(done, replace(settings, rate=_ROUNDED_RATE), rounding)
+        return self._record(rounding(done), (grid, inner), plan, owner, kept)
 
     def _record(
         self, parts: Parts, grids: Any, plan: SizePlan, owner: np.ndarray, kept: np.ndarray | None
