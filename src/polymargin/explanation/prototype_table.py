@@ -125,7 +125,7 @@ def prototype_table(model: Any, X: Any = None, top: int = 5, names: Any = None) 
     rival = closeness.argmax(axis=1)
     difference = W - W[rival]
     order = np.argsort(-np.abs(difference * spread), axis=1, kind="stable")[:, :top]
-    width = int(getattr(model, "n_features_in_", W.shape[1]))
+    width = int(getattr(model, "n_features_in_", None) or W.shape[1])
     words = feature_names(parts, input_names(model, X, names, width), W.shape[1])
     return PrototypeTable(
         label=classes[owner].tolist(),
