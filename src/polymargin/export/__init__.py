@@ -75,8 +75,8 @@ def export_model(
     >>> from polymargin import MulticlassSVC, export_model
     >>> model = MulticlassSVC().fit(*load_iris(return_X_y=True))
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     export_model(model, f"{folder}/iris.h").notes[0]
-    '63 bytes of tables and labels in float32, 0 bytes of arrays on the stack'
+    ...     export_model(model, f"{folder}/iris.h").to
+    'c'
     """
     target = Path(path)
     if to is None:
