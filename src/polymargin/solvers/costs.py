@@ -34,6 +34,7 @@ _DENSE_NUMBER = 0.3e-9  # of a number of a dense row: read and pushed by vector 
 _SPARSE_NUMBER = 3e-9  # of a number of a sparse row: every one touches another cache line
 _KERNEL_VISIT = 20e-9  # of a variable whose score is at hand
 _KERNEL_NUMBER = 1e-9  # of a number of a kernel row: computed once, pushed some times
+_PASS = 1e-4  # of the Python around a pass: most of what a pass over some dozen patterns costs
 _SCREENED = 2e-9  # of a score that the compiled screen looks at
 _PRODUCT = 0.1e-9  # of a multiplication inside a BLAS product
 _CHECK = 3e-4  # of the Python around a check of a machine
@@ -67,7 +68,7 @@ def linear_check_seconds(problem: Problem) -> float:
 
 def kernel_pass_seconds(visits: float, steps: float, n_in_play: int, pushes: float = 1.0) -> float:
     """A pass over a working set: every step pushes its kernel row into ``pushes`` prototypes."""
-    return _KERNEL_VISIT * visits + _KERNEL_NUMBER * pushes * steps * n_in_play
+    return _PASS + _KERNEL_VISIT * visits + _KERNEL_NUMBER * pushes * steps * n_in_play
 
 
 def kernel_check_seconds(n_outside: int, n_in_play: int) -> float:

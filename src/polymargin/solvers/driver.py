@@ -292,6 +292,8 @@ def _loop(method: Method, progress: Progress) -> Solution:
                 return progress.finish("converged", *method.refine(point, judgement))
             method.rejected(judgement)
         reason = method.why_over(checked) or progress.why_stop()
+        if reason is None and switch is not None and switch.is_hopeless():
+            reason = "stalled"
         if reason is None and switch is not None and switch.is_worth_it():
             found = switch.point(checked.dual, method.largest_weight())
             if found is not None:

@@ -24,6 +24,7 @@ _LARGEST_GRAM = 700  # patterns of a kernel: its square root has so many feature
 _LARGEST_DATA = 50_000_000  # numbers in the rows of the feature map
 _SPENT = 0.5  # of the interior point's cost must have gone into descent before
 _LEFT = 2.0  # times its cost must still be needed by descent
+_GRACE = 20.0  # times its cost may go into descent after a solution that rounding hides
 _AIM = 0.01  # of the tolerance: the next digits are cheap, and the judge sees rounding too
 
 
@@ -39,6 +40,7 @@ class InteriorPointSwitch:
         self.problem, self.progress = problem, progress
         self.left = _ATTEMPTS
         self.cost = np.inf
+        self.hidden_at = np.inf  # work at which a solution came back that the judge cannot see
         n, R, is_linear = problem.n_patterns, problem.n_prototypes, problem.kernel.is_linear
         if problem.centre is None and problem.kernel_psd is not False:
             width = problem.X.shape[1] + 1 if is_linear else n
@@ -62,6 +64,14 @@ class InteriorPointSwitch:
             return True
         checks_left = np.log(max(gap / progress.stop.tol, 1.0)) / np.log(gap_before / gap)
         return bool(checks_left * (now - before) > _LEFT * self.cost)
+
+    def is_hopeless(self) -> bool:
+        """Whether rounding in the kernel values hides a solution, and descent has not found it.
+
+        The path ended within the tolerance, the judge finds all its points outside: scores of
+        coefficients and kernel values of this size have no more digits.
+        """
+        return self.progress.work > self.hidden_at + _GRACE * self.cost
 
     def point(self, dual: float, largest: float) -> DualPoint | None:
         """A dual point better than the current one (its dual value, its largest variable).
@@ -89,6 +99,8 @@ class InteriorPointSwitch:
                     best, dual = point, certificate.dual
             if progress.why_stop():
                 break
+            if not self.left and path.is_within(_AIM * tol) and cap is self.problem.cap:
+                self.hidden_at = progress.work
         return best
 
     def caps(self, dual: float, largest: float) -> list[np.ndarray]:

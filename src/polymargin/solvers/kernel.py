@@ -30,6 +30,9 @@ from polymargin.solvers.run import Run, seed_state
 __all__ = ["WorkingSet"]
 
 # Measured on the four RBF problems of benchmarks/.
+_SHORTEST_ROUND = 0.02
+"""Nominal seconds of a round at least; beyond them it ends when it has doubled the work so far.
+The driver sees the rate of descent at checks only, and without it cannot leave a slow one."""
 _SHRINK_UNTIL = 0.05
 _SAFETY = 0.9
 _RELAXATION = 1.3
@@ -249,7 +252,7 @@ class WorkingSet(Method):
     def descend_until(self, target: float) -> bool:
         """Passes until the gap inside the set is below ``target``; whether anything moved."""
         threshold = 0.0
-        before = self.progress.steps
+        before, limit = self.progress.steps, max(2.0 * self.progress.work, _SHORTEST_ROUND)
         for _ in range(1000):
             end, sums = self.screen()
             if sums[GAP] <= target or end == 0:
@@ -258,7 +261,7 @@ class WorkingSet(Method):
             if totals[STEPS] == 0 and threshold == 0.0:
                 break
             threshold = totals[GAIN] / len(self.ids) if totals[STEPS] else 0.0
-            if self.progress.why_stop():
+            if self.progress.work > limit or self.progress.why_stop():
                 break
         return self.progress.steps > before
 
