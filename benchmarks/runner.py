@@ -9,6 +9,7 @@ from benchmarks import (
     covtype,
     gacv,
     hulls,
+    landmarks,
     linear,
     machine,
     machines,
@@ -28,6 +29,7 @@ __all__ = ["BENCHMARKS", "run"]
 BENCHMARKS: dict[str, Callable[[Options], Report]] = {
     "linear": linear.run,
     "rbf": rbf.run,
+    "landmarks": landmarks.run,
     "machines": machines.run,
     "covtype": covtype.run,
     "prototypes": prototypes.run,

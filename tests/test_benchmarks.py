@@ -13,7 +13,9 @@ ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL", 
 pytestmark = pytest.mark.skipif(not (ROOT / "benchmarks").is_dir(), reason="no checkout")
 
 
-@pytest.mark.parametrize("name", ["machines", "linear", "rbf", "gacv", "radius", "covtype"])
+@pytest.mark.parametrize(
+    "name", ["machines", "linear", "rbf", "landmarks", "gacv", "radius", "covtype"]
+)
 def test_without_data_earlier_results_stay(tmp_path, name):
     earlier = tmp_path / f"{name}.json"
     earlier.write_text("earlier")

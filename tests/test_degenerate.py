@@ -252,3 +252,17 @@ def test_csr_with_duplicate_entries(overlapping):
     assert not doubled.has_canonical_format
     model = MulticlassSVC(tol=1e-8, max_iter=10**5).fit(doubled, y)
     check_against_qp(model, ref.linear(X, X, 1.0), y)
+
+
+@pytest.mark.parametrize("length", [1e-8, 1e-14, 1e-23])
+def test_rows_of_next_to_no_length(length):
+    """K_pp of some rows vanishes beside the scores: their weights still sum up to the caps."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(90, 4))
+    y = X.argmax(axis=1)
+    X[::3] *= length
+    model = MulticlassSVC(C=1.0, intercept="none", tol=1e-5, random_state=0).fit(X, y)
+    X[::3] = 0.0
+    without = MulticlassSVC(C=1.0, intercept="none", tol=1e-5, random_state=0).fit(X, y)
+    assert model.status_ == without.status_ == "converged"
+    assert model.certificate_.primal == pytest.approx(without.certificate_.primal, rel=1e-4)

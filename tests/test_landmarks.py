@@ -32,7 +32,9 @@ from polymargin.estimators.landmark_training import count_landmarks
 from polymargin.problem.kernels import Kernel
 from polymargin.problem.machines import MACHINES
 from polymargin.problem.problem import Problem
-from polymargin.solvers.landmarks import choose_landmarks
+from polymargin.solvers import solve
+from polymargin.solvers.landmarks import choose_landmarks, in_span
+from polymargin.solvers.run import Run, Stop
 
 IRIS = load_iris(return_X_y=True)
 GAMMA = 0.5
@@ -85,6 +87,35 @@ def test_choice_follows_the_rest():
     found = choose_landmarks(problem, 5, np.float64, 1)
     assert sorted(np.round(X[found.indices, 0] / 10.0).astype(int)) == [0, 1, 2, 3, 4]
     assert found.rest.max() < 1e-6
+
+
+def test_a_guide_is_followed(digits):
+    X, y = digits
+    problem = Problem(MACHINES["cs"], Kernel("rbf", 1.0), X, y, np.ones(len(y)), y, np.arange(10))
+    asked = []
+
+    def guide(features):
+        asked.append(features.shape)
+        return np.where(np.arange(len(X)) < 200, 1.0, 0.0)
+
+    found = choose_landmarks(problem, 120, np.float64, 0, guide=guide)
+    ((n, first),) = asked
+    assert n == 600
+    assert 30 <= first < 60
+    assert (found.indices[first:] < 200).all()
+    assert (found.indices[:first] >= 200).any()
+
+
+def test_guided_landmarks_lower_the_objective(digits):
+    """Half of the rows are far from every border; landmarks there are wasted."""
+    X, y = digits
+    setting = dict(C=10.0, kernel="rbf", gamma=0.5, random_state=0)
+    guided = MulticlassSVC(landmarks=120, **setting).fit(X, y)
+    problem = Problem(
+        MACHINES["cs"], Kernel("rbf", 0.5), X, y, np.full(len(y), 10.0), y, np.arange(10)
+    )
+    plain = in_span(problem, choose_landmarks(problem, 120, np.float64, 0))
+    assert guided.certificate_.primal < solve(plain, Run(Stop(1e-3))).judgement.certificate.dual
 
 
 def test_rank_ends_the_choice():

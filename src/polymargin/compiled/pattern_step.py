@@ -90,5 +90,13 @@ def crammer_singer_step(
     for q in range(first, count):
         new[q] = min(0.0, (theta - B[q]) * inverse)
         total -= new[q]
+    if (capped and total < 0.9999999999999 * mass) or total > 1.0000000000001 * mass:
+        # rows of next to no length: theta - B has lost its digits; weights must sum up to the cap
+        if total > 0.0:
+            for q in range(first, count):
+                new[q] *= mass / total
+        else:
+            new[top] = -mass
+        total = mass
     if own_at == 0:
         new[0] = mass if capped else min(total, mass)

@@ -344,6 +344,8 @@ default="linear"
         ready, problem = self._in_span(ready, problem, run)
         find_method(problem, self.solver)
         start = self._warm_start_point(ready, problem)
+        if start is None and ready.span is not None:
+            start = ready.span.start
         alpha = alpha if self._tuned is None else self._tuned.alpha
         start = start if alpha is None else DualPoint.from_dense(problem, -alpha)
         attributes = self._fitted_attributes(ready, problem)
