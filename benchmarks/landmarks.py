@@ -16,6 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
 from benchmarks import machine
+from benchmarks.charts import Bars, Panel
 from benchmarks.data import DataMissingError, find, load, load_covtype
 from benchmarks.options import Options
 from benchmarks.report import Column, Report, Verdict, judged
@@ -72,6 +73,7 @@ def run(options: Options) -> Report:
     else:
         _measure_mnist(report, options.quick)
     report.verdicts = verdicts(report.rows, options.quick)
+    report.panels = charts(report.rows)
     return report
 
 
@@ -205,6 +207,25 @@ def fit_mnist(count: int | None, quick: bool) -> dict[str, Any]:
     title = "exact" if count is None else f"{count} landmarks"
     parts = (data.X_train, data.y_train, data.X_test, data.y_test)
     return measure("mnist", title, model, *parts) | MNIST
+
+
+def charts(rows: list[dict[str, Any]]) -> list[Panel]:
+    """Test errors and processor seconds of all models."""
+    names = [f"{row['data']}\n{row['model']}" for row in rows]
+    return [
+        Bars(
+            title,
+            "set and model",
+            title,
+            names,
+            {"measured": [row[key] for row in rows]},
+            [format(row[key], shown) for row in rows],
+        )
+        for key, title, shown in (
+            ("error", "test error [%]", ".2f"),
+            ("seconds", "processor seconds of fit", ".3g"),
+        )
+    ]
 
 
 def verdicts(rows: list[dict[str, Any]], quick: bool) -> list[Verdict]:
