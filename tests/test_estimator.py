@@ -29,6 +29,7 @@ def test_parameters_and_defaults():
         "max_iter": 10000, "max_time": None, "solver": "auto", "cache_mb": 1000,
         "class_weight": None, "warm_start": False, "n_jobs": None, "random_state": None,
         "verbose": 0, "probabilities": None, "calibration_folds": None, "landmarks": None,
+        "kernel_weights": None,
     }  # fmt: skip
     signature = inspect.signature(MulticlassSVC)
     assert {p.name: p.default for p in signature.parameters.values()} == expected
