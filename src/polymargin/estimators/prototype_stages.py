@@ -97,7 +97,7 @@ class StagedTrainer(PrototypeTrainer):
         self.tried_ = found.tried
         self.choice_ = {"C": found.C}
         self.finish_ = {
-            "jitter": found.settings.jitter,
+            "jitter": None if found.settings.rate == 0.0 else found.settings.jitter,
             "certificate": "none: certificate_ is that of the margin problem before rounding",
         }
         if found.interrupted:

@@ -35,11 +35,14 @@ _ROUGH_TOL = 0.01  # of machines whose weights the finish will move
 _SEARCH_SHARE = 0.6  # of max_time
 _UNEQUAL = 8.0  # ratio of spreads from which on features get factors of their own
 _FAR = 100.0  # distance of a mean from 0, in spreads, from which on features get a shift
-_JITTERS = (0.1, 0.2, 0.3)  # tried for the best plan, beside none
+_JITTERS = (None, 0.1, 0.2, 0.3)  # tried for the best plan beside 0; None: no finish
 _LEAST_STEPS, _EPOCHS, _MOST_EPOCHS = 800, 15, 200
 _SHARPNESS = 8.0
 _FINE_BITS = 8  # from here on rounding after training changes next to no label
-_ROUNDED_RATE = 0.03  # of the second stage, whose numbers are rounded: less than the first's .05
+_RATE, _ROUNDED_RATE = (
+    0.05,
+    0.03,
+)  # of the second stage, whose numbers are rounded: less than in the first
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,7 +183,7 @@ class _Search:
             label = self.label[rows]
             return finish(start, Z, label, owner, how, rounding, weight, lambda: self.is_over)
 
-        done = train(parts, settings)
+        done = parts if settings.rate == 0.0 else train(parts, settings)
         grid = Grid.of(done.weights, plan.number_format)
         inner = None
         if done.projection is not None:
@@ -291,10 +294,10 @@ def fit_compact(
     }
     found: list[tuple[float, int, SizePlan, FinishSettings, CompactModel, Any]] = []
 
-    def trial(plan: SizePlan, jitter: float) -> None:
+    def trial(plan: SizePlan, jitter: float | None) -> None:
         begun = time.perf_counter()
         base = search.base(search.counts(plan, need), train, search.C)
-        settings = FinishSettings(_SHARPNESS, jitter)
+        settings = FinishSettings(_SHARPNESS, jitter or 0.0, rate=0.0 if jitter is None else _RATE)
         model = search.rounded(plan, base, train, settings)
         error, size = search.error(model, test), model.n_bytes(classes)
         found.append((error, size, plan, settings, model, base))
