@@ -51,9 +51,9 @@ class MultiPrototypeSVC(StagedTrainer):
 
     .. math::
 
-        E = \tfrac12 \sum_r \|M_r\|^2 + \sum_i C_i\, \xi_i^{a_i}, \qquad
-        \xi_i^r = \max\bigl(0,\, 1 + \max_{s \text{ of other classes}} f_s(x_i) - f_r(x_i)\bigr),
-        \qquad f_r(x) = \langle M_r, \varphi(x)\rangle.
+        & E = \tfrac12 \sum_r \|M_r\|^2 + \sum_i C_i\, \xi_i^{a_i}, \qquad
+        f_r(x) = \langle M_r, \varphi(x)\rangle, \\
+        & \xi_i^r = \max\bigl(0,\, 1 + \max_{s \text{ of other classes}} f_s(x_i) - f_r(x_i)\bigr).
 
     Prediction is the class of the prototype that scores highest: piecewise linear borders at the
     price of a few inner products.  The problem is not convex: assignments are annealed from a

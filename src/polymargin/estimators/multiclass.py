@@ -53,9 +53,9 @@ class MulticlassSVC(TunedClassifier):
 
     .. math::
 
-        P = \tfrac12 \sum_r \|M_r\|^2 + \sum_i C_i\, \xi_i, \qquad
-        \xi_i = \max\bigl(0,\, 1 + \max_{r \ne y_i} f_r(x_i) - f_{y_i}(x_i)\bigr), \qquad
-        f_r(x) = \langle M_r, \varphi(x)\rangle,
+        & P = \tfrac12 \sum_r \|M_r\|^2 + \sum_i C_i\, \xi_i, \qquad
+        f_r(x) = \langle M_r, \varphi(x)\rangle, \\
+        & \xi_i = \max\bigl(0,\, 1 + \max_{r \ne y_i} f_r(x_i) - f_{y_i}(x_i)\bigr),
 
     with :math:`C_i` = C times the weights of example and class.  Prediction is the class of the
     highest score.  The other machines have one slack per rival class: "ww" (Weston-Watkins) asks
@@ -72,10 +72,9 @@ class MulticlassSVC(TunedClassifier):
         Weight of the losses; not divided by the number of examples.  ``np.inf`` asks for the hard
         margin.  "radius-margin" (machine "msvm2" only) minimises the radius-margin bound on the
         training examples before the fit, see ``tune_radius_margin``.
-    kernel : {"linear", "rbf", "poly", "sigmoid", "precomputed"}, callable, dict or list, \
-default="linear"
-        A callable gets two arrays of rows and returns the matrix of values.  A dict is a sum of
-        kernels with weights >= 0, taken as they are: ``{"linear": 0.3, "rbf": 0.7}``, or
+    kernel : str, callable, dict or list, default="linear"
+        "linear", "rbf", "poly", "sigmoid" or "precomputed".  A callable gets two arrays of rows
+        and returns the matrix of values.  A dict is a sum of kernels with weights >= 0, taken as they are: ``{"linear": 0.3, "rbf": 0.7}``, or
         ``{"rbf": ({"gamma": 0.1}, 0.7)}`` with parameters of its own; a list of (name, parameters,
         weight) may name a kernel twice.  What a term does not say is gamma, degree, coef0.
     gamma : float, "scale", "auto", "radius-margin" or array of shape (n_features,), default="scale"
