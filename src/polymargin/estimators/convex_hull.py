@@ -62,7 +62,8 @@ class ConvexHullSVC(LargeMarginClassifier):
 
     .. math::
 
-        & f(u) = \sum_{m \lt l} \|v_m - v_l\|^2, \qquad v_k = \sum_{i:\, y_i = k} u_i\, \varphi(x_i), \\
+        & f(u) = \sum_{m \lt l} \|v_m - v_l\|^2, \qquad
+        v_k = \sum_{i:\, y_i = k} u_i\, \varphi(x_i), \\
         & \sum_{i:\, y_i = k} u_i = 1, \qquad 0 \le u_i \le \eta\, w_i,
 
     with sample weights :math:`w_i`, and predicts the class of the highest

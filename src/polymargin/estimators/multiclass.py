@@ -74,7 +74,8 @@ class MulticlassSVC(TunedClassifier):
         training examples before the fit, see ``tune_radius_margin``.
     kernel : str, callable, dict or list, default="linear"
         "linear", "rbf", "poly", "sigmoid" or "precomputed".  A callable gets two arrays of rows
-        and returns the matrix of values.  A dict is a sum of kernels with weights >= 0, taken as they are: ``{"linear": 0.3, "rbf": 0.7}``, or
+        and returns the matrix of values.  A dict is a sum of kernels with weights >= 0,
+        taken as they are: ``{"linear": 0.3, "rbf": 0.7}``, or
         ``{"rbf": ({"gamma": 0.1}, 0.7)}`` with parameters of its own; a list of (name, parameters,
         weight) may name a kernel twice.  What a term does not say is gamma, degree, coef0.
     gamma : float, "scale", "auto", "radius-margin" or array of shape (n_features,), default="scale"
