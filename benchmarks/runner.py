@@ -18,8 +18,10 @@ from benchmarks import (
     prototypes,
     radius,
     rbf,
+    row_blocks,
     shards,
     tiny,
+    workers,
 )
 from benchmarks.options import Options
 from benchmarks.report import Report, publish
@@ -41,6 +43,8 @@ BENCHMARKS: dict[str, Callable[[Options], Report]] = {
     "probabilities": probabilities.run,
     "shards": shards.run,
     "tiny": tiny.run,
+    "row_blocks": row_blocks.run,
+    "workers": workers.run,
 }
 
 

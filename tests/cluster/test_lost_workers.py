@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -112,3 +114,72 @@ def test_a_scheduler_that_is_gone_is_a_clear_error(tmp_path):
             within(SECONDS, lambda: fit(client, 5, leave, checkpoint=tmp_path))
         client.close(timeout=1)
     assert list(tmp_path.glob("shard-*.npz")) or list(tmp_path.glob("problem.json"))
+
+
+def test_data_that_were_lost_are_read_again(cluster, tmp_path):
+    """Unpersisted Parquet: both workers die, the shards are built from the files again."""
+    pandas = pytest.importorskip("pandas")
+    import dask.dataframe as dd
+
+    X, y = data()
+    frame = pandas.DataFrame(X, columns=[f"f{k}" for k in range(D)])
+    frame["kind"] = y
+    for k, rows in enumerate(np.array_split(np.arange(N), 4)):
+        frame.iloc[rows].to_parquet(tmp_path / f"{k}.parquet")
+    table = dd.read_parquet(str(tmp_path / "*.parquet"))
+
+    with Client(cluster) as client:
+
+        def kill_all():
+            for pid in client.run(os.getpid).values():
+                os.kill(pid, signal.SIGKILL)
+
+        model = Disturbing(C=0.05, intercept="penalized", client=client, tol=1e-3)
+        model.when, model.disturb = 3, kill_all
+        within(SECONDS, lambda: model.fit(table.drop(columns="kind"), table["kind"]))
+    assert model.certificate_.primal == pytest.approx(optimum(), rel=2e-3)
+
+
+def too_much(X):
+    """What a worker runs into when its memory ends: the process is gone."""
+    os._exit(9)
+
+
+def test_workers_without_enough_memory_are_a_clear_error(cluster):
+    X, y = data()
+    rows = da.from_array(X, chunks=(250, D)).map_blocks(too_much, dtype=float, meta=X[:0])
+    with Client(cluster) as client:
+        model = DaskMulticlassSVC(C=0.05, client=client)
+        with pytest.raises(ClusterError, match="memory"):
+            within(SECONDS, lambda: model.fit(rows, da.from_array(y, chunks=250)))
+
+
+LEADER = """
+import os, signal, sys
+import dask.array as da, numpy as np
+from distributed import Client
+sys.path.insert(0, sys.argv[1])
+from test_lost_workers import Disturbing, data, D
+X, y = data()
+model = Disturbing(C=0.05, intercept="penalized", client=Client(sys.argv[2]), tol=1e-9,
+                   checkpoint=sys.argv[3])
+model.when, model.disturb = 12, lambda: os.kill(os.getpid(), signal.SIGKILL)
+model.fit(da.from_array(X, chunks=(250, D)), da.from_array(y, chunks=250))
+"""
+
+
+def test_a_leader_that_was_killed_goes_on(cluster, tmp_path):
+    here = os.path.dirname(os.path.abspath(__file__))
+    done = subprocess.run(
+        [sys.executable, "-c", LEADER, here, cluster.scheduler_address, str(tmp_path)],
+        timeout=SECONDS,
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert list(tmp_path.glob("shard-*.npz"))
+    with Client(cluster) as client:
+        again = within(SECONDS, lambda: fit(client, -1, None, checkpoint=tmp_path))
+        fresh = within(SECONDS, lambda: fit(client, -1, None))
+    assert again.certificate_.primal == pytest.approx(optimum(), rel=2e-3)
+    assert again.history_["dual"][0] > fresh.history_["dual"][1]

@@ -16,6 +16,7 @@ from polymargin.compiled.totals import BEST_LOSS, DRAWN_LOSS, MOVED, OWN_LOSS, O
 
 __all__ = [
     "pulls",
+    "pulls_of_weights",
     "reassign",
     "restore",
 ]
@@ -34,7 +35,11 @@ def pulls(own: np.ndarray, cap: np.ndarray, first: np.ndarray, balance: float) -
     own, cap : (n,) assignment and C_i.
     first : (n_classes + 1,) as in ``reassign``.
     """
-    weight = np.bincount(own, weights=cap, minlength=first[-1])
+    return pulls_of_weights(np.bincount(own, weights=cap, minlength=first[-1]), first, balance)
+
+
+def pulls_of_weights(weight: np.ndarray, first: np.ndarray, balance: float) -> np.ndarray:
+    """The same from the weight (R,) of the examples of every prototype."""
     if balance == 0.0:
         return np.ones(len(weight))
     even = np.add.reduceat(weight, first[:-1]) / np.diff(first)

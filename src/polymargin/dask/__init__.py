@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from polymargin.dask.dask_multiclass import DaskMulticlassSVC as DaskMulticlassSVC
+    from polymargin.dask.dask_prototypes import DaskMultiPrototypeSVC as DaskMultiPrototypeSVC
 
-__all__ = ["DaskMulticlassSVC"]
+__all__ = ["DaskMultiPrototypeSVC", "DaskMulticlassSVC"]
 
 
 def __getattr__(name: str) -> Any:
@@ -19,6 +20,10 @@ def __getattr__(name: str) -> Any:
     from polymargin._extras import need
 
     need("distributed", "Training on a cluster", "dask")
-    from polymargin.dask import dask_multiclass
+    if name == "DaskMulticlassSVC":
+        from polymargin.dask import dask_multiclass
 
-    return getattr(dask_multiclass, name)
+        return getattr(dask_multiclass, name)
+    from polymargin.dask import dask_prototypes
+
+    return getattr(dask_prototypes, name)

@@ -7,10 +7,12 @@ the shard is built again elsewhere, from its partitions and the last checkpoint.
 
 from __future__ import annotations
 
+import contextlib
 import time
 import uuid
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import dask
@@ -64,15 +66,33 @@ class DaskTeam(Team):
         self.name = f"polymargin-{uuid.uuid4().hex}"
         self.home: dict[int, str] = {}
         self.losses: Counter[int] = Counter()
-        self.n_rows = 0
+        self.rows: dict[int, int] = {}
         self.bytes_sent = 0
         self.is_resumed = False
 
     # -- building ----------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Build every shard on its worker."""
+        """Build every shard on its worker; a checkpoint of other rows is refused."""
+        is_used = self.folder is not None and any(Path(self.folder).glob("shard-*.npz"))
         self.rebuild(range(self.n_shards))
+        if is_used and not self.is_resumed:
+            raise ValueError(
+                f"checkpoint: {self.folder} has the dual variables of other data; name another "
+                "folder or remove it."
+            )
+
+    @property
+    def n_rows(self) -> int:
+        """Rows with weight of all shards."""
+        return sum(self.rows.values())
+
+    def __enter__(self) -> DaskTeam:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        with contextlib.suppress(Exception):  # a cluster that is gone has forgotten its shards
+            self.close()
 
     def rebuild(self, shards: Sequence[int]) -> None:
         lost = list(shards)
@@ -97,9 +117,9 @@ class DaskTeam(Team):
             )
             futures[k] = self.client.compute(task, workers=[address], allow_other_workers=False)
         answers = self._collect(futures)
-        for answer in answers.values():
+        for k, answer in answers.items():
             if isinstance(answer, Built):
-                self.n_rows += answer.n_rows
+                self.rows[k] = answer.n_rows
                 self.is_resumed |= answer.is_resumed
         return [k for k in shards if not isinstance(answers[k], Built)]
 
@@ -166,8 +186,17 @@ class DaskTeam(Team):
         """Dual variables of every shard into the checkpoint folder."""
         self._everywhere("save")
 
+    def each(self, verb: str, *arguments: Any) -> list[Any]:
+        sent = [self._sent(one) if isinstance(one, Prototypes) else one for one in arguments]
+        found = self._everywhere(verb, *sent)
+        self.losses.clear()
+        for one in (*arguments, *(getattr(answer, "change", None) for answer in found[:1])):
+            if isinstance(one, Prototypes):
+                self.bytes_sent += self.n_shards * _bytes(one)
+        return found
+
     def close(self) -> None:
-        """Forget the shards; a cluster that is gone has forgotten them already."""
+        """Forget the shards."""
         for k, address in self.home.items():
             self.client.submit(
                 worker_shards.drop, self._key(k), workers=[address], pure=False, retries=0

@@ -16,6 +16,7 @@ from polymargin.compiled.threads import single_threaded_libraries
 from polymargin.datasets.row_store import RowStore
 from polymargin.problem.problem import Problem
 from polymargin.solvers.shards.part import LinearSpec, fingerprint
+from polymargin.solvers.shards.prototype_shard import PrototypeShard, PrototypeSpec
 from polymargin.solvers.shards.shard import Shard
 from polymargin.storage.atomic import atomic_file
 
@@ -66,12 +67,16 @@ def build(
     problem = _joined([spec.problem(*part) for part in parts])
     rows = fingerprint(problem) if folder else ""
     file = Path(folder) / f"shard-{rows[:32]}.npz" if folder else None
-    variables = None
+    saved: dict[str, np.ndarray] = {}
     if file is not None and file.exists():
-        with np.load(file) as saved:
-            variables = saved["variables"]
+        with np.load(file) as archive:
+            saved = {name: archive[name] for name in archive.files}
+    variables = saved.get("variables")
     with single_threaded_libraries():
-        _SHARDS[key] = _Held(Shard(problem, seed, variables), file, rows)
+        shard = Shard(problem, seed, variables)
+        if isinstance(spec, PrototypeSpec):
+            shard = PrototypeShard(problem, seed, variables, own=saved.get("own"))
+        _SHARDS[key] = _Held(shard, file, rows)
     return Built(problem.n_patterns, variables is not None)
 
 
@@ -89,7 +94,7 @@ def _joined(problems: list[Problem]) -> Problem:
         X,
         label,
         np.concatenate([one.cap for one in filled]),
-        label,
+        np.concatenate([one.own for one in filled]),
         first.prototype_class,
         kernel_psd=True,
     )
@@ -111,7 +116,10 @@ def _save(held: _Held) -> None:
     if held.file is None:
         return
     with atomic_file(held.file) as file:
-        np.savez(file, variables=held.shard.variables, rows=held.rows)
+        facts = {"variables": held.shard.variables, "rows": np.array(held.rows)}
+        if isinstance(held.shard, PrototypeShard):
+            facts["own"] = held.shard.own
+        np.savez(file, **facts)  # type: ignore[arg-type]
 
 
 def drop(key: str) -> None:

@@ -20,7 +20,14 @@ from polymargin.problem.machines import find_machine
 from polymargin.solvers.shards.leader import Round, RoundsResult
 from polymargin.solvers.shards.part import LinearSpec
 
-__all__ = ["linear_spec", "rounds_history", "store_parts", "warn_if_unfinished"]
+__all__ = [
+    "check_parts",
+    "class_factors",
+    "linear_spec",
+    "rounds_history",
+    "store_parts",
+    "warn_if_unfinished",
+]
 
 
 def linear_spec(
@@ -37,7 +44,8 @@ def linear_spec(
     """
     machine = find_machine(estimator.machine)
     estimator._check_common()
-    _refuse(estimator)
+    check_landmarks(estimator.landmarks, estimator.kernel, is_tuned=False)
+    check_parts(estimator)
     kind = estimator._intercept_kind(machine)
     if kind == "free":
         raise ValueError(
@@ -50,12 +58,12 @@ def linear_spec(
             f"The number of classes has to be greater than one; got {len(classes)} class."
         )
     offset = float(estimator.intercept_scaling) ** 2 if kind == "penalized" else 0.0
-    factor = _class_factors(estimator.class_weight, classes, mass)
+    factor = class_factors(estimator.class_weight, classes, mass)
     return LinearSpec(machine, offset, float(estimator.C), classes, factor, n_features)
 
 
-def _refuse(estimator: MulticlassSVC) -> None:
-    check_landmarks(estimator.landmarks, estimator.kernel, is_tuned=False)
+def check_parts(estimator: Any) -> None:
+    """Refuse parameters that need all rows at once."""
     if estimator.kernel != "linear":
         raise ValueError(
             f"kernel={estimator.kernel!r} cannot be trained in parts, which keep explicit "
@@ -73,7 +81,7 @@ def _refuse(estimator: MulticlassSVC) -> None:
         raise ValueError(f"solver={estimator.solver!r} does not work in parts; use 'auto'.")
 
 
-def _class_factors(class_weight: Any, classes: np.ndarray, mass: Mapping[Any, float]) -> np.ndarray:
+def class_factors(class_weight: Any, classes: np.ndarray, mass: Mapping[Any, float]) -> np.ndarray:
     """Weight of the examples of each class."""
     if class_weight is None:
         return np.ones(len(classes))

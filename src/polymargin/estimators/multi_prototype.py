@@ -15,10 +15,12 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from polymargin.compiled.threads import single_threaded_libraries
+from polymargin.datasets.row_store import RowStore
 from polymargin.estimators.base import Prepared
 from polymargin.estimators.callbacks import with_callbacks
 from polymargin.estimators.class_growth import add_classes
 from polymargin.estimators.prototype_stages import StagedTrainer
+from polymargin.estimators.trained_in_parts import TrainedInParts
 from polymargin.problem.annealing import Annealing, Schedule, find_annealing
 from polymargin.problem.encoding import encode_known
 from polymargin.problem.first_assignment import (
@@ -43,7 +45,7 @@ def _has_linear_kernel(estimator: Any) -> bool:
     raise AttributeError("partial_fit needs kernel='linear'; use fit for other kernels.")
 
 
-class MultiPrototypeSVC(StagedTrainer):
+class MultiPrototypeSVC(TrainedInParts, StagedTrainer):
     r"""Multi-prototype support vector machine: a few linear prototypes per class.
 
     Minimises, over prototypes :math:`M_r` (several per class) and an assignment :math:`a_i` of
@@ -274,13 +276,15 @@ class MultiPrototypeSVC(StagedTrainer):
     # -- fit ---------------------------------------------------------------------------------
 
     @with_callbacks
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> MultiPrototypeSVC:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> MultiPrototypeSVC:
         """Train on examples X with labels y.
 
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n_samples, n_features)
             float32 stays float32.  For a precomputed kernel the (n_samples, n_samples) matrix.
+            Or a ``RowStore`` (``open_rows``), which has its labels: the machine is trained block
+            after block, and the model has neither dual variables nor ``assignment_``.
         y : array-like of shape (n_samples,)
         sample_weight : array-like of shape (n_samples,) or None
             Non-negative; an example of weight 0 is left out.
@@ -289,6 +293,11 @@ class MultiPrototypeSVC(StagedTrainer):
         -------
         self
         """
+        if isinstance(X, RowStore):
+            from polymargin.estimators.prototype_parts import fit_prototype_rows
+
+            fit_prototype_rows(self, X)
+            return self
         self._check_stages()
         self._forget_stages()
         if self.fit_into is not None:

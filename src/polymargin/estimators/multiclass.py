@@ -27,6 +27,7 @@ from polymargin.estimators.fitted import (
     warn_of_outcome,
 )
 from polymargin.estimators.landmark_training import LandmarkSpan, check_landmarks
+from polymargin.estimators.trained_in_parts import TrainedInParts
 from polymargin.estimators.tuned_parameters import TunedClassifier
 from polymargin.estimators.units import Units
 from polymargin.exceptions import warn_user
@@ -46,7 +47,7 @@ __all__ = ["MulticlassSVC"]
 KernelParameter = str | Callable[..., Any] | Mapping[str, Any] | Sequence[tuple[str, Any, float]]
 
 
-class MulticlassSVC(TunedClassifier):
+class MulticlassSVC(TrainedInParts, TunedClassifier):
     r"""All-in-one multi-class support vector machine with a certified duality gap.
 
     The Crammer-Singer machine ("cs") minimises, over one prototype :math:`M_r` per class,
@@ -255,30 +256,6 @@ class MulticlassSVC(TunedClassifier):
         self.landmarks = landmarks
         self.kernel_weights = kernel_weights
 
-    def __getattr__(self, name: str) -> Any:
-        if name in ("support_", "support_vectors_", "dual_coef_") and "n_support_" in vars(self):
-            raise AttributeError(
-                f"{type(self).__name__} has no {name}: it was trained on parts of the data, whose "
-                "dual variables stayed with them; coef_ and intercept_ are the whole model."
-            )
-        return object.__getattribute__(self, name)  # raises what it raised before
-
-    @property
-    def landmarks_(self) -> Any:
-        """Rows whose kernel functions the prototypes are made of."""
-        self._check_has_landmarks("landmarks_")
-        return self.support_vectors_
-
-    @property
-    def landmark_indices_(self) -> np.ndarray:
-        """Their numbers in the X given to fit, ascending."""
-        self._check_has_landmarks("landmark_indices_")
-        return self.support_
-
-    def _check_has_landmarks(self, name: str) -> None:
-        if "exact_kernel_" not in vars(self):
-            raise AttributeError(f"{type(self).__name__} was not fitted with landmarks: no {name}.")
-
     # -- fit ---------------------------------------------------------------------------------
 
     @with_callbacks
@@ -308,28 +285,6 @@ class MulticlassSVC(TunedClassifier):
         self._fit(X, y, sample_weight)
         self._finish_calibration(started, X, y, sample_weight)
         return self
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Label of the largest score; the lowest index among equals.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n_samples, n_features), or RowStore
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-        """
-        if isinstance(X, RowStore):
-            return np.concatenate([self.predict(rows) for rows, _ in X.blocks()])
-        return super().predict(X)
-
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Share of examples whose label is predicted; a ``RowStore`` has its labels."""
-        if isinstance(X, RowStore):
-            right = sum(int((self.predict(rows) == label).sum()) for rows, label in X.blocks())
-            return right / X.n_rows
-        return float(super().score(X, y, sample_weight))
 
     def _fit(
         self, X: Any, y: Any, sample_weight: Any, alpha: np.ndarray | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -51,6 +51,9 @@ class Team(Protocol):
 
     def prototypes(self) -> Sequence[Prototypes]:
         """W_k from the dual variables."""
+
+    def each(self, verb: str, *arguments: Any) -> Sequence[Any]:
+        """Any other verb of the shards."""
 
     def rebuild(self, shards: Sequence[int]) -> None:
         """Make lost shards anew, without dual variables or with an earlier copy of them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from polymargin.solvers.shards.leader import Team
 from polymargin.solvers.shards.shard import LocalStep, Shard
@@ -29,3 +30,9 @@ class LocalTeam(Team):
 
     def prototypes(self) -> list[Prototypes]:
         return [shard.prototypes() for shard in self.shards]
+
+    def each(self, verb: str, *arguments: Any) -> list[Any]:
+        return [getattr(shard, verb)(*arguments) for shard in self.shards]
+
+    def rebuild(self, shards: Sequence[int]) -> None:
+        """Shards of this process are not lost."""
