@@ -28,6 +28,7 @@ fuzz: $(VENV)/.installed-fuzz ## fuzz every reader, model files, options and est
 
 faults: $(VENV)/.installed-test ## kills, full disks, little memory; FAULTS sets the kills per command
 	FAULTS=$${FAULTS:-50} $(BIN)/python -m pytest -q tests/faults
+	$(MAKE) cluster
 
 cluster: $(VENV)/.installed-test ## training on a cluster of processes; POLYMARGIN_KILLS workers are killed
 	POLYMARGIN_KILLS=$${POLYMARGIN_KILLS:-20} $(BIN)/python -m pytest -q tests/cluster

@@ -43,7 +43,8 @@ class ClusterTrained:
     get_params: Any
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "client": None}  # type: ignore[misc]  # cannot travel
+        parent: Any = super()
+        return {**parent.__getstate__(), "client": None}  # a connection cannot travel
 
     def _client(self) -> Client:
         if self.client is not None:

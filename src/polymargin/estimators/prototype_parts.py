@@ -65,6 +65,8 @@ def sample_of_classes(X: Any, y: np.ndarray, count: int, seed: int) -> Sample:
 
 def fit_prototype_rows(estimator: Any, rows: RowStore) -> None:
     """Train on all rows, block after block."""
+    estimator._check_parameters()
+    check_parts(estimator)
     seed = estimator._seed()
     count = sample_size(rows.n_blocks)
     samples = [sample_of_classes(*rows.load(k), count, seed + k) for k in range(rows.n_blocks)]

@@ -84,13 +84,15 @@ def open_rows(
 
     Examples
     --------
-    >>> import tempfile, pathlib
-    >>> from polymargin import MulticlassSVC, open_rows
-    >>> path = pathlib.Path(tempfile.mkdtemp(), "rows.csv")
-    >>> _ = path.write_text("a,b,kind\n1,2,x\n3,5,y\n")
-    >>> with open_rows(path, label="kind", memory="100MB") as rows:
-    ...     print(MulticlassSVC().fit(rows.standardized()).classes_.tolist())
-    ['x', 'y']
+    >>> import numpy as np
+    >>> from tempfile import TemporaryDirectory
+    >>> from polymargin import open_rows
+    >>> with TemporaryDirectory() as folder:
+    ...     np.save(f"{folder}/X.npy", np.eye(4))
+    ...     np.save(f"{folder}/y.npy", [0, 1, 0, 1])
+    ...     with open_rows(f"{folder}/X.npy", label=f"{folder}/y.npy", memory="2GB") as rows:
+    ...         print(rows.shape, rows.classes)
+    (4, 4) [0 1]
     """
     block_bytes = max(_LEAST_BLOCK, bytes_of(memory) // _BLOCKS_PER_MEMORY)
     tell = reading.pop("progress", None) or (lambda done: None)

@@ -70,9 +70,10 @@ class StoredTeam(Team):
     def each(self, verb: str, *arguments: Any) -> list[Any]:
         if verb == "measure":
             self.root = None
-            found = [shard.measure(None) for shard in self.awake()]
+            for shard in self.awake():
+                shard.measure(None)  # its variables become zero
             self.root = arguments[0]
-            return found
+            return []
         return [getattr(shard, verb)(*arguments) for shard in self.awake()]
 
     def advance(self, model: Prototypes, sigma: float, passes: int) -> list[LocalStep]:
