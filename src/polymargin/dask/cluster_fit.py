@@ -59,6 +59,7 @@ class ClusterTrained:
 
     def _watch(self, team: DaskTeam, one: Round, rounds: Any) -> bool:
         """Print and keep checkpoints as rounds go by."""
+        team.note_round()
         if self.verbose:
             print(
                 f"[polymargin] round {len(rounds.rounds):4d}  primal {one.primal:.8g}  "

@@ -53,7 +53,7 @@ verbose
     n_support_ : int
         Examples with weight.
     history_ : dict
-        Per round: primal, dual, relative_gap, theta, sigma, steps; ``bytes_sent`` in total.
+        Per round: primal, dual, relative_gap, theta, sigma, steps, ``bytes_sent`` so far.
 
     Examples
     --------
@@ -154,7 +154,7 @@ verbose
             team.start()
             result = rounds.run(warm=team.is_resumed)
         store_parts(self, spec, result, team.n_rows)
-        self.history_["bytes_sent"] = np.asarray(team.bytes_sent)
+        self.history_["bytes_sent"] = team.sent_per_round(len(self.history_["round"]))
         warn_if_unfinished(result, float(self.tol))
         if result.status == "interrupted":
             raise KeyboardInterrupt

@@ -62,7 +62,7 @@ certificate_, status_, n_iter_, n_features_in_, metric_
     n_support_ : int
         Examples with weight.
     history_ : dict
-        Per round: primal, dual, relative_gap, theta, sigma, steps; ``bytes_sent`` in total.
+        Per round: primal, dual, relative_gap, theta, sigma, steps, ``bytes_sent`` so far.
     draws_ : dict
         Per draw: temperature, energy, changed examples, and the round that follows.
     """
@@ -163,7 +163,7 @@ certificate_, status_, n_iter_, n_features_in_, metric_
             team.start()
             result = train_prototypes(self, team, spec, run, samples, team.n_rows, watch)
         store_prototypes(self, spec, result, team.n_rows)
-        self.history_["bytes_sent"] = np.asarray(team.bytes_sent)
+        self.history_["bytes_sent"] = team.sent_per_round(len(self.history_["round"]))
         warn_if_unfinished(result.static, float(self.tol))
         if result.static.status == "interrupted":
             raise KeyboardInterrupt

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import dask
+import numpy as np
 from distributed import CancelledError, Client, Future, wait
 
 from polymargin.dask import worker_shards
@@ -68,6 +69,7 @@ class DaskTeam(Team):
         self.losses: Counter[int] = Counter()
         self.rows: dict[int, int] = {}
         self.bytes_sent = 0
+        self.sent_after: list[int] = []
         self.is_resumed = False
 
     # -- building ----------------------------------------------------------------------------
@@ -185,6 +187,15 @@ class DaskTeam(Team):
     def save(self) -> None:
         """Dual variables of every shard into the checkpoint folder."""
         self._everywhere("save")
+
+    def note_round(self) -> None:
+        """A round ended: note the bytes sent so far."""
+        self.sent_after.append(self.bytes_sent)
+
+    def sent_per_round(self, n_rounds: int) -> np.ndarray:
+        """Bytes sent by the end of every round; the last one counts the final certificate too."""
+        noted = self.sent_after[: n_rounds - 1]
+        return np.array(noted + [self.bytes_sent] * (n_rounds - len(noted)), dtype=np.int64)
 
     def each(self, verb: str, *arguments: Any) -> list[Any]:
         sent = [self._sent(one) if isinstance(one, Prototypes) else one for one in arguments]
