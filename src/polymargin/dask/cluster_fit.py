@@ -99,7 +99,7 @@ class ClusterTrained:
         if not dask.is_dask_collection(X):
             return getattr(local, verb)(X)
         is_wide = verb == "decision_function" and len(self.classes_) > 2
-        blocks = X.to_delayed().reshape(-1) if hasattr(X, "chunks") else X.to_delayed()
+        blocks = _pieces(X)
         lengths = X.chunks[0] if hasattr(X, "chunks") else [np.nan] * len(blocks)
         width = (len(self.classes_),) if is_wide else ()
         found = [
@@ -137,7 +137,15 @@ def _delayed(values: Any, name: str) -> list[Any]:
         )
     if hasattr(values, "chunks") and values.ndim == 2 and values.numblocks[1] > 1:
         values = values.rechunk({1: -1})
-    return list(np.asarray(values.to_delayed(), dtype=object).reshape(-1))
+    return _pieces(values)
+
+
+def _pieces(values: Any) -> list[Any]:
+    """Delayed partitions as they are.
+
+    Optimised graphs join small partitions of Parquet files, and not alike for all columns.
+    """
+    return list(np.asarray(values.to_delayed(optimize_graph=False), dtype=object).reshape(-1))
 
 
 def gathered(client: Client, tasks: list[Any]) -> list[Any]:
