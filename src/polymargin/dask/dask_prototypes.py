@@ -95,6 +95,9 @@ certificate_, status_, n_iter_, n_features_in_, metric_
         metric: str = "euclidean",
         probabilities: str | None = None,
         calibration_folds: int | None = None,
+        fit_into: int | str | None = None,
+        finish: float | str | None = None,
+        teacher: Any = None,
         client: Client | None = None,
         classes: Any = None,
         checkpoint: Any = None,
@@ -124,6 +127,9 @@ certificate_, status_, n_iter_, n_features_in_, metric_
             metric=metric,
             probabilities=probabilities,
             calibration_folds=calibration_folds,
+            fit_into=fit_into,
+            finish=finish,
+            teacher=teacher,
         )
         self.client = client
         self.classes = classes

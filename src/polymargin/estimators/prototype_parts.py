@@ -65,8 +65,7 @@ def sample_of_classes(X: Any, y: np.ndarray, count: int, seed: int) -> Sample:
 
 def fit_prototype_rows(estimator: Any, rows: RowStore) -> None:
     """Train on all rows, block after block."""
-    estimator._check_parameters()
-    check_parts(estimator)
+    _check(estimator)
     seed = estimator._seed()
     count = sample_size(rows.n_blocks)
     samples = [sample_of_classes(*rows.load(k), count, seed + k) for k in range(rows.n_blocks)]
@@ -87,6 +86,20 @@ def fit_prototype_rows(estimator: Any, rows: RowStore) -> None:
         raise KeyboardInterrupt
 
 
+def _check(estimator: Any) -> None:
+    """Refuse parameters that need all rows at once."""
+    if estimator._has_open_choice:
+        raise ValueError(
+            "n_prototypes, C and metric cannot be 'auto' for data in parts; give them."
+        )
+    for name in ("fit_into", "finish", "teacher"):
+        if getattr(estimator, name) is not None:
+            raise ValueError(f"{name} needs all rows in memory; leave it out for data in parts.")
+    estimator._check_parameters()
+    check_parts(estimator)
+    estimator._forget_stages()
+
+
 def prototype_spec(
     estimator: Any,
     classes: Any,
@@ -95,8 +108,7 @@ def prototype_spec(
     samples: Sequence[Sample],
 ) -> PrototypeSpec:
     """The problem that all parts share; what cannot be trained in parts is refused by name."""
-    estimator._check_parameters()
-    check_parts(estimator)
+    _check(estimator)
     if estimator.n_restarts != 1:
         raise ValueError("n_restarts must be 1 for data in parts; fit with other seeds instead.")
     init = estimator.init
