@@ -169,3 +169,17 @@ def test_rows_on_disk(rows, options, tmp_path):
 def test_refusals(rows, options, message):
     with pytest.raises(ValueError, match=message):
         MultiPrototypeSVC(COUNT, C=C, **options).fit(rows)
+
+
+def test_constructors_on_a_cluster_are_those_of_one_process():
+    pytest.importorskip("distributed")
+    import inspect
+
+    from polymargin import MulticlassSVC
+    from polymargin.dask import DaskMulticlassSVC, DaskMultiPrototypeSVC
+
+    pairs = ((MulticlassSVC, DaskMulticlassSVC), (MultiPrototypeSVC, DaskMultiPrototypeSVC))
+    for local, cluster in pairs:
+        own, other = (inspect.signature(one).parameters for one in (local, cluster))
+        assert list(other) == [*own, "client", "classes", "checkpoint"]
+        assert all(own[name].default == other[name].default for name in own)

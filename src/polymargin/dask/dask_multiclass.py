@@ -88,6 +88,7 @@ verbose
         probabilities: str | None = None,
         calibration_folds: int | None = None,
         landmarks: int | float | str | None = None,
+        kernel_weights: str | None = None,
         client: Client | None = None,
         classes: Any = None,
         checkpoint: Any = None,
@@ -114,6 +115,7 @@ verbose
             probabilities=probabilities,
             calibration_folds=calibration_folds,
             landmarks=landmarks,
+            kernel_weights=kernel_weights,
         )
         self.client = client
         self.classes = classes
