@@ -246,6 +246,8 @@ def publish(report: Report, facts: Mapping[str, Any], options: Options) -> None:
 
 
 def _draw(report: Report, path: Path) -> Path | None:
+    if not report.panels:
+        return None
     if not is_available():
         print(f"no chart: matplotlib is not installed ({install_command('plots')})")
         return None
