@@ -25,7 +25,7 @@ from benchmarks.timing import processor_seconds
 from polymargin import MulticlassSVC
 from polymargin.estimators.temperature import expected_calibration_error, log_loss_of
 
-__all__ = ["run"]
+__all__ = ["run", "standardised"]
 
 SETS = (
     "iris",
@@ -80,7 +80,7 @@ def run(options: Options) -> Report:
     )
     for name in SETS:
         try:
-            X, y = _rows(name)
+            X, y = standardised(name)
         except DataMissingError as reason:
             report.skip(name, reason)
             continue
@@ -107,7 +107,7 @@ def run(options: Options) -> Report:
     return report
 
 
-def _rows(name: str) -> tuple[np.ndarray, np.ndarray]:
+def standardised(name: str) -> tuple[np.ndarray, np.ndarray]:
     """Standardised features and class numbers; classes of fewer than eight rows are left out."""
     with np.load(find(name)) as z:
         if "X" in z.files:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from benchmarks import (
     auto,
+    costs,
     covtype,
     gacv,
     hulls,
@@ -45,6 +46,7 @@ BENCHMARKS: dict[str, Callable[[Options], Report]] = {
     "tiny": tiny.run,
     "row_blocks": row_blocks.run,
     "workers": workers.run,
+    "costs": costs.run,
 }
 
 

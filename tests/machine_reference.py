@@ -23,7 +23,7 @@ def features_of(K):
     return vectors[:, keep] * np.sqrt(values[keep])
 
 
-def constraints_of(name, label, Q):
+def constraints_of(name, label, Q, costs=None):
     """(coefficients of the Q scores, margin asked, weight of the slack) of every constraint."""
     found = []
     for k in range(Q):
@@ -31,7 +31,7 @@ def constraints_of(name, label, Q):
         if name in ("cs", "ww"):
             if k != label:
                 a[label], a[k] = 1.0, -1.0
-                found.append((a, 1.0, 1.0))
+                found.append((a, 1.0 if costs is None else costs[label][k], 1.0))
         elif name in ("llw", "msvm2"):
             if k != label:
                 a[k] = -1.0
@@ -55,14 +55,17 @@ def constraints_of(name, label, Q):
     return found
 
 
-def solve(name, K, y, Q, caps, free):
-    """The optimal value, scores and intercept of a machine by an interior point QP solver."""
+def solve(name, K, y, Q, caps, free, costs=None):
+    """The optimal value, scores and intercept of a machine by an interior point QP solver.
+
+    ``costs`` (Q, Q) takes the place of the margin 1 of relative margins (24).
+    """
     phi = features_of(K)
     n, d = phi.shape
     caps = np.broadcast_to(np.asarray(caps, dtype=float), (n,))
     hard = bool(np.isinf(caps).any())
     shared = name in ("cs", "atm", "adm")
-    rows = [constraints_of(name, label, Q) for label in y]
+    rows = [constraints_of(name, label, Q, costs) for label in y]
     slack_of, count = [], 0
     for cells in rows:
         slack_of.append(list(range(count, count + (1 if shared else len(cells)))))

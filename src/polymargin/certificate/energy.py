@@ -57,7 +57,7 @@ def energy(problem: Problem, point: DualPoint, norm2: float, scale: float = 1.0)
         own = problem.own[rows]
         top[rows] = scores.argmax(axis=0)
         mine = problem.prototype_class[:, None] == problem.label[None, rows]
-        rival = np.where(mine, -np.inf, scores).max(axis=0)
+        rival = np.where(mine, -np.inf, problem.raised(scores.T, rows).T).max(axis=0)
         slack = np.where(mine, np.maximum(0.0, 1.0 + rival - scores), np.inf)
         best = slack.argmin(axis=0)
         least, present = slack[best, at], slack[own, at]

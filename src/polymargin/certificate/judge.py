@@ -129,7 +129,7 @@ def _judge_margins(
     _refuse_nan(norm2, margin)  # one NaN among the margins is their minimum
     target = problem.machine.rival_target(problem.n_prototypes)
     weight = -point.V.sum(axis=1)
-    reward = target * float(weight.sum())
+    reward = target * float(weight.sum()) + problem.extra_reward(point.V, point.support)
     separated = separated_primal(norm2, margin, target)
     scale = 1.0
     if problem.is_hard:
@@ -137,7 +137,7 @@ def _judge_margins(
     else:
         primal = 0.5 * norm2 + float(problem.cap @ np.maximum(0.0, target - margins))
         dual = reward - source.cross - 0.5 * norm2
-    if separated < np.inf and problem.centre is None:
+    if separated < np.inf and problem.may_rescale:
         cap = margin / target * problem.cap[point.support]
         stays_feasible = separated < primal and bool((weight * A_HAIR_MORE <= cap).all())
         if problem.is_hard or stays_feasible:
@@ -147,8 +147,13 @@ def _judge_margins(
 
 
 def _margins(problem: Problem, scores: np.ndarray, rows: slice) -> np.ndarray:
-    """f_own - max over the other classes, from (R, k) scores, which are overwritten."""
+    """f_own - max over the other classes, from (R, k) scores, which are overwritten.
+
+    With costs the scores of rivals are raised, so that the margin to be reached is the target.
+    """
     own = problem.own[rows]
+    if problem.extra_margins is not None:
+        scores += problem.extra_margins[problem.label[rows]].T
     at = np.arange(len(own))
     own_scores = scores[own, at]
     if problem.has_one_prototype_per_class:
@@ -214,7 +219,8 @@ def _with_best_intercept(
     """Values with the best intercept; a shared slack makes its search a linear programme."""
     machine = problem.machine
     if problem.has_free_bias and machine.K3 and not problem.is_hard:
-        best = shared_bias(-machine.deficits(scores, problem.own), problem.own, problem.cap, hint)
+        lack = machine.deficits(problem.raised(scores), problem.own)
+        best = shared_bias(-lack, problem.own, problem.cap, hint)
         found = values_of(problem, scores, norm2, reward, ridge, best.b)
         return found._replace(bias=best)
     return values_of(problem, scores, norm2, reward, ridge, hint)

@@ -76,12 +76,13 @@ def values_of_sums(
 ) -> tuple[float, float]:
     """P and D of Crammer-Singer from sums: (1.1), (1.2), or (1.12) where a model is scaled.
 
-    ``loss`` is sum_i C_i xi_i, ``own`` is sum_i tau_{i,a_i}, less ⟨M - M_0, M_0⟩ with a centre.
+    ``loss`` is sum_i C_i xi_i, ``own`` is sum_i tau_{i,a_i}, less ⟨M - M_0, M_0⟩ with a centre and
+    plus ``problem.extra_reward`` with costs.
     """
     separated = separated_primal(norm2, margin)
     if problem.is_hard:
         return separated, rescaled_dual(norm2, own)
-    if problem.centre is not None:
+    if not problem.may_rescale:
         return 0.5 * norm2 + loss, own - 0.5 * norm2
     return min(0.5 * norm2 + loss, separated), own - 0.5 * norm2
 
@@ -91,7 +92,7 @@ def linear_and_ridge(
 ) -> tuple[float, float]:
     """The linear term of D, and what the ridge of M-SVM^2 adds to ||w||^2 (0 elsewhere)."""
     machine, own = problem.machine, problem.own[support]
-    reward = machine.reward(signed, own)
+    reward = machine.reward(signed, own) + problem.extra_reward(signed, support)
     if machine.p == 1 or problem.is_hard:
         return reward, 0.0
     T = machine.coefficients(signed, own)
@@ -114,6 +115,7 @@ def values_of(
     machine = problem.machine
     if problem.is_hard:
         return _hard_values(problem, scores, norm2, reward)
+    scores = problem.raised(scores)
     zero = Bias(np.zeros(problem.n_prototypes), 0.0)
     bias = zero
     if problem.has_free_bias:

@@ -8,7 +8,7 @@ from typing import Any
 from polymargin.cli.machine_setup import MachineSetup
 from polymargin.cli.messages import say
 
-__all__ = ["cross_validate", "folds_text"]
+__all__ = ["cross_validate", "folds_text", "loss_text"]
 
 
 def cross_validate(setup: MachineSetup, found: Any, n_folds: int) -> dict[str, Any]:
@@ -31,10 +31,11 @@ def cross_validate(setup: MachineSetup, found: Any, n_folds: int) -> dict[str, A
         raise KeyboardInterrupt
     if len(errors) < n_folds:
         say(f"only {len(errors)} of {n_folds} folds were done")
+    has_costs = setup.costs is not None
     return {
-        "error": float(np.mean(errors)),
+        "mean_cost" if has_costs else "error": float(np.mean(errors)),
         "spread": float(np.std(errors)),
-        "fold_errors": errors,
+        "fold_costs" if has_costs else "fold_errors": errors,
         "folds": n_folds,
         "picked": picked,
         "interrupted": interrupted,
@@ -89,7 +90,8 @@ def _nested(
             picked.append(settings[name])
             scale = "relative " if settings.get("eta_scale") == "relative" else ""
             value = f"{scale}{name} {settings[name]:.4g}"
-            say(f"fold {len(errors)}: {value}, error {100 * errors[-1]:.2f} %")
+            loss = setup.loss_words(errors[-1])
+            say(f"fold {len(errors)}: {value}, {'error ' if setup.costs is None else ''}{loss}")
     except KeyboardInterrupt:
         return errors, picked, True
     return errors, picked, False
@@ -103,8 +105,21 @@ def _fixed(setup: MachineSetup, settings: dict[str, Any]) -> MachineSetup:
 
 def folds_text(record: dict[str, Any]) -> str:
     """The result of a cross-validation for people."""
+    if "mean_cost" in record:
+        each = ", ".join(f"{cost:.4g}" for cost in record["fold_costs"])
+        return (
+            f"mean cost {record['mean_cost']:.4g}  (standard deviation {record['spread']:.4g}; "
+            f"folds {each})"
+        )
     each = ", ".join(f"{100 * error:.2f}" for error in record["fold_errors"])
     return (
         f"error {100 * record['error']:.2f} %  (standard deviation {100 * record['spread']:.2f}; "
         f"folds {each})"
     )
+
+
+def loss_text(record: dict[str, Any]) -> str:
+    """The mean over the folds alone."""
+    if "mean_cost" in record:
+        return f"mean cost {record['mean_cost']:.4g}"
+    return f"{100 * record['error']:.2f} %"

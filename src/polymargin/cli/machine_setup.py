@@ -64,6 +64,8 @@ class MachineSetup:
     prefer: str = "accurate"
     budget: Any = None
     landmarks: Any = None
+    cost: str | None = None  # file of --cost
+    costs: Any = None  # what it says of the classes of the data
 
     @property
     def is_auto(self) -> bool:
@@ -119,6 +121,8 @@ class MachineSetup:
             "random_state": self.seed,
             "solver": self._solver(),
         }  # fmt: skip
+        if self.costs is not None:
+            common["cost_matrix"] = self.costs.matrix
         if self.is_prototypes:
             from polymargin.estimators.multi_prototype import MultiPrototypeSVC
 
@@ -140,6 +144,16 @@ class MachineSetup:
         """A whole number from 1 on, a fraction below, or a word."""
         whole = isinstance(self.landmarks, float) and self.landmarks >= 1
         return int(self.landmarks) if whole else self.landmarks
+
+    def loss(self, said: Any, truth: Any) -> float:
+        """What validation compares: the share of errors, or the mean cost where there are costs."""
+        if self.costs is not None:
+            return float(self.costs.mean(said, truth))
+        return float((said != truth).mean()) if len(truth) else 0.0
+
+    def loss_words(self, value: float) -> str:
+        """A loss for people."""
+        return f"{100 * value:.2f} %" if self.costs is None else f"mean cost {value:.4g}"
 
     def _solver(self) -> Any:
         """A word, or PATTERN,SELECTION,THRESHOLD as a member of the SMO-like family."""
@@ -178,7 +192,9 @@ _OF_MACHINES = (
     *("prototypes", "C", "kernel", "gamma", "degree", "coef0", "bias", "intercept", "eta"),
     *("restarts", "annealing", "assignment", "metric", "cache_mb", "init", "solver", "offset"),
     "landmarks",
+    "cost",
 )
+_WITH_COSTS = ("MP", "CS", "WW")
 _OF_AUTO = ("objective", "prefer", "budget")
 
 
@@ -194,6 +210,8 @@ def _machine(options: dict[str, Any]) -> str:
     asked = [flags[n] for n in _OF_AUTO if ctx.get_parameter_source(n) == by_hand]
     if machine != AUTO and asked:
         raise click.UsageError(f"{asked[0]} is for -m auto, not for -m {machine}.")
+    if options.get("cost") is not None and machine not in _WITH_COSTS:
+        raise click.UsageError(f"--cost is for -m {', '.join(_WITH_COSTS)}, not for -m {machine}.")
     return machine
 
 

@@ -100,7 +100,11 @@ def summary_text(record: dict[str, Any]) -> str:
     elif "eta" in record:
         rows.append(["eta", eta_words(record)])
     if record.get("picked") is not None:
-        rows.append(["validation error", f"{100 * record['picked']['validation_error']:.2f} %"])
+        picked = record["picked"]
+        if "validation_cost" in picked:
+            rows.append(["validation cost", f"{picked['validation_cost']:.4g}"])
+        else:
+            rows.append(["validation error", f"{100 * picked['validation_error']:.2f} %"])
     if record.get("validation_error") is not None:
         spread = record["validation_standard_error"]
         rows.append(
@@ -108,8 +112,12 @@ def summary_text(record: dict[str, Any]) -> str:
         )
     if "training_error" in record:
         rows.append(["training error", f"{100 * record['training_error']:.2f} %"])
+    if "training_cost" in record:
+        rows.append(["training cost", f"{record['training_cost']:.4g} on average"])
     if "cross_validation" in record:
-        rows.append(["cross-validation", f"{100 * record['cross_validation']['error']:.2f} %"])
+        from polymargin.cli.cross_validation import loss_text
+
+        rows.append(["cross-validation", loss_text(record["cross_validation"])])
     if "trained_rows" in record:
         rows.append(["trained on", f"{record['trained_rows']} of {record['rows']} rows"])
     rows.append(["certificate", certificate_words(record)])

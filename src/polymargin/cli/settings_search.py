@@ -238,7 +238,7 @@ class _Runner:
         begun = time.perf_counter()
         interrupted = fit(estimator, X, y, self.line)
         seconds = time.perf_counter() - begun
-        error = float(np.mean(predict_scaled(estimator, X_test) != y_test)) if len(y_test) else 0.0
+        error = self.setup.loss(predict_scaled(estimator, X_test), y_test) if len(y_test) else 0.0
         if not interrupted:
             cell.errors.append(error)
             cell.seconds.append(seconds)

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from polymargin.cli.machine_setup import MachineSetup
 from polymargin.cli.single_fit import Fitted, predict_scaled
 
 __all__ = ["GOOD_GAP", "Kept", "Timer", "choose_model", "final_rows"]
@@ -103,12 +104,19 @@ def final_rows(
 
 
 def choose_model(
-    picked: Any, final: Fitted | None, X: Any, y: Any, n_final: int, is_fair: bool = False
+    setup: MachineSetup,
+    picked: Any,
+    final: Fitted | None,
+    X: Any,
+    y: Any,
+    n_final: int,
+    is_fair: bool = False,
 ) -> Kept:
-    """Apply the rule.
+    """Apply the rule; with costs the mean cost takes the place of the share of errors.
 
     Parameters
     ----------
+    setup : MachineSetup
     picked : Search or None
         The picking stage, None if nothing was left to pick.
     final : Fitted or None
@@ -121,9 +129,14 @@ def choose_model(
         Whether the final fit has not seen the validation rows.
     """
     early: Any = None if picked is None else picked.fitted
+
+    def errors(value: float) -> str:
+        what = "" if setup.costs is not None else " errors"
+        return f"{setup.loss_words(value)}{what} on {picked.n_validation} validation rows"
+
     if final is None:
         why = "interrupted while picking" if picked.interrupted else "no time left for a final fit"
-        return Kept(early, "picking", picked.n_train, f"{why} ({_errors(picked, early.error)})")
+        return Kept(early, "picking", picked.n_train, f"{why} ({errors(early.error)})")
     cut = getattr(final.estimator, "status_", "")
     if cut not in ("max_time", "interrupted"):
         return Kept(final, "final", n_final)
@@ -133,12 +146,8 @@ def choose_model(
     if early is None:
         return Kept(final, "final", n_final, f"it was {state}")
     rows = picked.validation
-    error = float((predict_scaled(final.estimator, X[rows]) != y[rows]).mean())
+    error = setup.loss(predict_scaled(final.estimator, X[rows]), y[rows])
     if error <= early.error and (is_fair or gap <= GOOD_GAP):
-        return Kept(final, "final", n_final, f"it was {state} ({_errors(picked, error)})")
-    why = f"{_errors(picked, early.error)}; the final fit, {state}, makes {100 * error:.2f} %"
+        return Kept(final, "final", n_final, f"it was {state} ({errors(error)})")
+    why = f"{errors(early.error)}; the final fit, {state}, makes {setup.loss_words(error)}"
     return Kept(early, "picking", picked.n_train, why)
-
-
-def _errors(picked: Any, error: float) -> str:
-    return f"{100 * error:.2f} % errors on {picked.n_validation} validation rows"

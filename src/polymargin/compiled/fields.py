@@ -42,6 +42,7 @@ __all__ = [
     "push_list",
     "push_pair",
     "read",
+    "register_field",
 ]
 
 
@@ -374,6 +375,12 @@ _VERBS: dict[str, dict[type, Any]] = {
         BiasedKernelField: _row_is_ready,
     },
 }
+
+
+def register_field(kind: type, verbs: dict[str, Any]) -> None:
+    """Add a kind of field with its own verbs."""
+    for name, verb in verbs.items():
+        _VERBS[name][kind] = verb
 
 
 def read(field: Any, i: Any, active: Any, count: Any, out: Any) -> None:

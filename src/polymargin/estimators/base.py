@@ -21,10 +21,11 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 from polymargin.estimators.calibration import CalibratedClassifier
 from polymargin.estimators.callbacks import CallbackSupport
 from polymargin.estimators.explaining import ExplainedClassifier
+from polymargin.problem.cost_matrix import extra_margins
 from polymargin.problem.encoding import encode
 from polymargin.problem.kernel_sums import SumEntry, is_sum, read_entries, sum_kernel
 from polymargin.problem.kernels import KERNELS, Kernel, resolve_gamma, squared_norms
-from polymargin.problem.machines import Machine
+from polymargin.problem.machines import Machine, find_machine
 from polymargin.problem.problem import Problem
 from polymargin.problem.scales import check_scales
 from polymargin.problem.scoring import KernelModel, check_finite, linear_scores
@@ -70,6 +71,7 @@ class LargeMarginClassifier(
     n_jobs: int | None
     random_state: Any
     verbose: int
+    cost_matrix: Any = None
     _knows_free_intercept = False
 
     def __sklearn_tags__(self) -> Any:
@@ -193,6 +195,13 @@ class LargeMarginClassifier(
             prototype_class,
             n_jobs,
             has_free_bias=self._intercept_kind(machine) == "free",
+            extra_margins=extra_margins(
+                self.cost_matrix,
+                machine,
+                ready.classes,
+                prototype_class,
+                bool(np.isinf(ready.cap).any()),
+            ),
             **facts,
         )
         if ready.norms is not None:
@@ -284,6 +293,15 @@ class LargeMarginClassifier(
                 f"it was trained on {list(self.classes_)}."
             )
         return np.searchsorted(self.classes_, y)
+
+    def _raised_scores(
+        self, scores: np.ndarray, label: np.ndarray, prototype_class: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Scores (n, R) with what costs ask of rivals beyond the margin 1 (24.1)."""
+        owner = np.arange(len(self.classes_)) if prototype_class is None else prototype_class
+        machine = find_machine(getattr(self, "machine", "cs"))
+        extra = extra_margins(self.cost_matrix, machine, self.classes_, owner, False)
+        return scores if extra is None else np.asarray(scores + extra[label])
 
     def _class_scores(self, X: Any) -> np.ndarray:
         """(n, n_classes) scores of validated rows, or (n, 1) differences for two classes."""

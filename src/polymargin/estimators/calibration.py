@@ -195,6 +195,11 @@ class CalibratedClassifier:
         if self._kernel.parts:  # type: ignore[attr-defined]
             settings["kernel"] = sum_as_written(self._kernel)  # type: ignore[attr-defined]
             settings |= {"kernel_weights": None} if hasattr(self, "kernel_weights") else {}
+        costs = getattr(self, "cost_matrix", None)
+        if costs is not None:
+            # a fold may lack a class
+            present = np.searchsorted(self.classes_, np.unique(y))
+            settings["cost_matrix"] = np.asarray(costs)[np.ix_(present, present)]
         model = clone(self).set_params(**settings)
         model.__dict__.pop("_skl_callbacks", None)  # they watch the fit of all rows
         return model

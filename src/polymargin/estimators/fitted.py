@@ -111,6 +111,8 @@ def store(estimator: Any, solution: Solution, attributes: Attributes) -> None:
 def value_of_zero(problem: Problem) -> float:
     """P of the best model whose prototypes are all zero."""
     n, Q = problem.n_patterns, problem.n_prototypes
+    if problem.extra_margins is not None:
+        return _costly_zero(problem)
     if not problem.has_one_prototype_per_class:
         return float(problem.cap.sum())
     if problem.has_free_bias and not problem.machine.K3:
@@ -120,6 +122,18 @@ def value_of_zero(problem: Problem) -> float:
     # without an intercept every example loses the same
     one = problem.machine.loss(np.zeros((1, Q)), np.zeros(1, dtype=np.int64))
     return float(problem.cap.sum() * one[0])
+
+
+def _costly_zero(problem: Problem) -> float:
+    """``value_of_zero`` where rivals ask for different margins."""
+    scores = problem.raised(np.zeros((problem.n_patterns, problem.n_prototypes)))
+    if problem.has_free_bias and not problem.machine.K3:
+        scores = scores + best_bias(problem.machine, scores, problem.own, problem.cap).b
+    if problem.has_one_prototype_per_class:
+        return float(problem.cap @ problem.machine.loss(scores, problem.own))
+    mine = problem.prototype_class == problem.label[:, None]
+    target = problem.machine.rival_target(problem.n_prototypes)
+    return float(problem.cap @ (target + np.where(mine, -np.inf, scores).max(axis=1)))
 
 
 def warn_of_outcome(solution: Solution, tol: float, can_go_on: bool = True) -> None:

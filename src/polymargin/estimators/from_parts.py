@@ -77,6 +77,11 @@ def check_parts(estimator: Any) -> None:
                 f"{name} needs models of folds of all rows, which parts of the data do not have; "
                 "leave it out and use polymargin.calibrate on held-out rows."
             )
+    if estimator.cost_matrix is not None:
+        raise ValueError(
+            "cost_matrix cannot be trained in parts, whose rounds know the margin 1 only; train on "
+            "an array in memory, or leave it out."
+        )
     if estimator.solver not in ("auto", "block"):
         raise ValueError(f"solver={estimator.solver!r} does not work in parts; use 'auto'.")
 

@@ -226,6 +226,8 @@ def margin_target(model: Any) -> float | None:
     last = dissect(model).last
     if not isinstance(last, LargeMarginClassifier) or hasattr(last, "eta_"):
         return None  # hulls have no loss
+    if last.cost_matrix is not None:
+        return None  # a margin for every pair of classes
     if not hasattr(last, "machine"):
         return 1.0  # several prototypes per class: Crammer-Singer margins
     machine = find_machine(last.machine)

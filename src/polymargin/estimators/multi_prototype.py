@@ -141,6 +141,10 @@ class MultiPrototypeSVC(TrainedInParts, StagedTrainer):
     teacher : fitted classifier or None, default=None
         The finish learns its ``predict_proba`` (or labels) instead of ``y``; with ``finish=None``
         its jitter is chosen as by "auto".
+    cost_matrix : array-like of shape (n_classes, n_classes) or None, default=None
+        Entry [i, j] is the cost of saying ``classes_[j]`` when ``classes_[i]`` is true: 0 on the
+        diagonal, finite and > 0 elsewhere.  It takes the place of the margin 1 that rival j is
+        asked for; labels stay those of the highest score.  Needs a finite C.
 
     Attributes
     ----------
@@ -244,6 +248,7 @@ class MultiPrototypeSVC(TrainedInParts, StagedTrainer):
         fit_into: int | str | None = None,
         finish: float | str | None = None,
         teacher: Any = None,
+        cost_matrix: Any = None,
     ) -> None:
         self.n_prototypes = n_prototypes
         self.C = C
@@ -272,6 +277,7 @@ class MultiPrototypeSVC(TrainedInParts, StagedTrainer):
         self.fit_into = fit_into
         self.finish = finish
         self.teacher = teacher
+        self.cost_matrix = cost_matrix
 
     # -- fit ---------------------------------------------------------------------------------
 

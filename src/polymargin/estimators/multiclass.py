@@ -32,6 +32,7 @@ from polymargin.estimators.tuned_parameters import TunedClassifier
 from polymargin.estimators.units import Units
 from polymargin.exceptions import warn_user
 from polymargin.problem.kernel_sums import weights_of
+from polymargin.problem.cost_matrix import check_costs_allowed
 from polymargin.problem.machines import Machine, find_machine
 from polymargin.problem.point import DualPoint
 from polymargin.problem.problem import Problem, row_blocks
@@ -135,6 +136,10 @@ class MulticlassSVC(TrainedInParts, TunedClassifier):
         "radius-margin": the weights of a sum of kernels, their sum fixed to 1, minimise the
         radius-margin bound of M-SVM^2 (machine "msvm2" only); those in ``kernel`` are where the
         search begins.  A weight below 1e-4 becomes 0.
+    cost_matrix : array-like of shape (n_classes, n_classes) or None, default=None
+        Entry [i, j] is the cost of saying ``classes_[j]`` when ``classes_[i]`` is true: 0 on the
+        diagonal, finite and > 0 elsewhere.  It takes the place of the margin 1 that rival j is
+        asked for ("cs" and "ww"); labels stay those of the highest score.  Needs a finite C.
 
     Attributes
     ----------
@@ -232,6 +237,7 @@ class MulticlassSVC(TrainedInParts, TunedClassifier):
         calibration_folds: int | None = None,
         landmarks: int | float | str | None = None,
         kernel_weights: str | None = None,
+        cost_matrix: Any = None,
     ) -> None:
         self.machine = machine
         self.C = C
@@ -255,6 +261,7 @@ class MulticlassSVC(TrainedInParts, TunedClassifier):
         self.calibration_folds = calibration_folds
         self.landmarks = landmarks
         self.kernel_weights = kernel_weights
+        self.cost_matrix = cost_matrix
 
     # -- fit ---------------------------------------------------------------------------------
 
@@ -337,6 +344,8 @@ class MulticlassSVC(TrainedInParts, TunedClassifier):
                 f"solver must be 'auto', 'block', 'frank-wolfe', 'cycles', a PatternSMO or "
                 f"a WorkingSets, got {self.solver!r}."
             )
+        if self.cost_matrix is not None:
+            check_costs_allowed(machine, not isinstance(self.C, str) and bool(np.isinf(self.C)))
         self._check_tuning(machine)
         check_landmarks(self.landmarks, self.kernel, bool(self._tuned_parameters()))
         return machine
@@ -447,7 +456,7 @@ class MulticlassSVC(TrainedInParts, TunedClassifier):
         """
         check_is_fitted(self)
         scores, own = self._labelled_scores(X, y)
-        return find_machine(self.machine).slacks(scores, own)
+        return find_machine(self.machine).slacks(self._raised_scores(scores, own), own)
 
     def margins(self, X: Any, y: Any) -> np.ndarray:
         """Geometrical margins between classes (9.1), for examples that are classified correctly.

@@ -77,7 +77,7 @@ class PrototypeClassifier(LargeMarginClassifier):
         return self.prototype_classes_[winner]
 
     def slacks(self, X: Any, y: Any) -> np.ndarray:
-        """What every example lacks to the margin 1: the smallest slack over the prototypes.
+        """What every example lacks to the margin 1, or to its costs, by its best prototype.
 
         Parameters
         ----------
@@ -95,7 +95,8 @@ class PrototypeClassifier(LargeMarginClassifier):
         scores = self._prototype_scores(X)
         mine = self._prototype_class[None, :] == label[:, None]
         own = np.where(mine, scores, -np.inf).max(axis=1)
-        rival = np.where(mine, -np.inf, scores).max(axis=1)
+        raised = self._raised_scores(scores, label, self._prototype_class)
+        rival = np.where(mine, -np.inf, raised).max(axis=1)
         return np.asarray(np.maximum(0.0, 1.0 + rival - own))
 
     def margins(self, X: Any, y: Any) -> np.ndarray:

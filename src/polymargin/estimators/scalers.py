@@ -16,7 +16,7 @@ from sklearn.preprocessing import (
 )
 from sklearn.utils.validation import check_is_fitted
 
-__all__ = ["Normalization", "Scaling", "compose_scalers", "split_at_normalizer"]
+__all__ = ["Normalization", "Scaling", "compose_scalers", "is_scaler", "split_at_normalizer"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,6 +134,11 @@ _EXPORT_ADVICE = (
     "For ONNX use polymargin.export.register_skl2onnx() and skl2onnx.to_onnx on the whole "
     "Pipeline, or apply the step before the exported model."
 )
+
+
+def is_scaler(step: Any) -> bool:
+    """Whether a step is one shift and one scale per feature."""
+    return type(step) in _SCALERS
 
 
 def compose_scalers(

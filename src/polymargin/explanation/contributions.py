@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.pipeline import Pipeline
 
 from polymargin.estimators.inspection import check_rows, model_space, nameless
+from polymargin.explanation.column_origins import column_origins
 from polymargin.explanation.model_view import View, dense_rows, view_of
 
 __all__ = ["Explanation", "explain"]
@@ -24,11 +26,11 @@ class Explanation:
 
     Attributes
     ----------
-    kind : {"features", "support vectors"}
+    kind : {"features", "columns", "support vectors"}
         What the columns of ``contributions`` are.
     feature_names : tuple of str
-        Names of the columns of ``contributions``: the features that the classifier sees, or
-        "support vector i" with the number i of the training row.
+        Names of the columns of ``contributions``: the features that the classifier sees, the
+        columns of a raw table, or "support vector i" with the number i of the training row.
     label, runner_up : ndarray of shape (n_samples,)
         Predicted label and the label of the best other class.
     prototype, rival : ndarray of shape (n_samples,)
@@ -67,7 +69,7 @@ class Explanation:
         return [(self.feature_names[j], float(values[j])) for j in order if values[j] != 0.0]
 
 
-def explain(model: Any, X: Any, reference: Any = None) -> Explanation:
+def explain(model: Any, X: Any, reference: Any = None, by: str = "columns") -> Explanation:
     r"""Exact contributions of features to the lead of the predicted class over the runner-up.
 
     Linear and prototype models: with r the best prototype of the predicted class and s the best
@@ -86,11 +88,18 @@ def explain(model: Any, X: Any, reference: Any = None) -> Explanation:
     ----------
     model : classifier, Pipeline or search, fitted
         Any steps may stand in front of the classifier: contributions are those of the features
-        that it sees.  Other kernels than "linear" and "rbf" are refused.
+        that it sees.  Where these steps encode a raw table (categories, gaps, texts), the
+        contributions of all features of a column are summed, see ``by``.  Other kernels than
+        "linear" and "rbf" are refused.
     X : array-like, sparse matrix or frame of shape (n_samples, n_features)
     reference : array-like of shape (n_features,) or None
-        A row of input features to compare with (linear and prototype models): feature j then
+        A row of input features (or a frame of one row, which may hold words) to compare with
+        (linear and prototype models): feature j then
         contributes (z_j - z0_j) (M_rj - M_sj), and ``constant`` is the lead at the reference.
+    by : {"columns", "features"}, default="columns"
+        "columns": the features that a ColumnTransformer, an encoder or an imputer made of one
+        column of X count together, so that a category has one contribution.  "features": each on
+        its own.  The same where there are no such steps.
 
     Returns
     -------
@@ -109,6 +118,8 @@ def explain(model: Any, X: Any, reference: Any = None) -> Explanation:
     >>> bool(abs(found.contributions[0].sum() + found.constant[0] - found.lead[0]) < 1e-9)
     True
     """
+    if not isinstance(by, str) or by not in ("columns", "features"):
+        raise ValueError(f"by must be 'columns' or 'features', got {by!r}.")
     view = view_of(model, X, "explain")
     own = view.is_own()
     scores = view.scores
@@ -126,6 +137,8 @@ def explain(model: Any, X: Any, reference: Any = None) -> Explanation:
             parts = _feature_parts(view, r, s, zero)
             at_zero = found.scores(zero[None, :])[0]
             constant = at_zero[r] - at_zero[s]
+        if by == "columns":
+            kind, names, parts = _by_columns(view, parts)
     else:
         if reference is not None:
             raise ValueError(
@@ -148,8 +161,32 @@ def explain(model: Any, X: Any, reference: Any = None) -> Explanation:
     )
 
 
+def _by_columns(view: View, parts: Any) -> tuple[str, list[str], Any]:
+    """Contributions summed over the features of each input column, where steps encode some."""
+    names = _column_names(view)
+    origin = column_origins(view.model.parts, len(names), parts.shape[1])
+    if origin is None:
+        return "features", view.model_names, parts
+    d = len(origin)
+    sums = sp.csr_array((np.ones(d), (np.arange(d), origin)), shape=(d, len(names)))
+    found = parts @ sums
+    return "columns", names, np.asarray(found.toarray() if sp.issparse(found) else found)
+
+
+def _column_names(view: View) -> list[str]:
+    """Names of the columns that the first step takes."""
+    steps = view.model.parts.steps
+    first = steps[0] if steps else None
+    while isinstance(first, Pipeline):
+        first = first.steps[0][1]
+    known = getattr(first, "feature_names_in_", None)
+    return view.input_names if known is None else [str(name) for name in known]
+
+
 def _reference_row(view: View, reference: Any) -> np.ndarray:
     """The reference as the classifier sees it."""
+    if hasattr(reference, "iloc") and len(reference) == 1:  # a frame of one row: a raw table
+        return dense_rows(model_space(view.model.parts, reference))[0]
     row = np.asarray(reference, dtype=np.float64).ravel()
     width = len(view.input_names)
     if row.shape != (width,) or not np.isfinite(row).all():

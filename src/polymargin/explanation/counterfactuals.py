@@ -119,6 +119,7 @@ def counterfactual(
             "are not made of planes, so the nearest row beyond them has no exact form; "
             "certified_radius gives a bound of its distance."
         )
+    view.model.scaling("a counterfactual")  # refuses other steps before X is taken for numbers
     search = _Search(view, model, dense_rows(X), norm, units, fixed, bounds)
     targets = _targets(view, target)
     found = [search.of_row(i, targets[i], margin) for i in range(len(search.X))]

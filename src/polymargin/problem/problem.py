@@ -59,6 +59,10 @@ class Problem:
         Whether an unpenalised intercept of sum zero is added to the scores.
     has_class_sums : bool
         Whether the variables of every class sum to one, as the weights of convex hulls do (7.1).
+    extra_margins : (Q, R) or None
+        What an example of class k asks of prototype r beyond the machine's target: the cost of
+        mistaking one class for the other minus that target, 0 for the own class (24.1).  Relative
+        margins and finite C_i only.
     """
 
     machine: Machine
@@ -73,6 +77,7 @@ class Problem:
     centre: tuple[np.ndarray, np.ndarray] | None = None
     has_free_bias: bool = False
     has_class_sums: bool = False
+    extra_margins: np.ndarray | None = None
 
     @property
     def n_patterns(self) -> int:
@@ -95,6 +100,27 @@ class Problem:
     def has_margin_loss(self) -> bool:
         """Whether losses follow from the lead over the best rival: one slack, no free intercept."""
         return bool(self.machine.K1 and self.machine.K3 and not self.has_free_bias)
+
+    @property
+    def may_rescale(self) -> bool:
+        """Whether a multiple of a model that separates all examples loses nothing (1.12)."""
+        return self.centre is None and self.extra_margins is None
+
+    def raised(self, scores: np.ndarray, patterns: Any = slice(None)) -> np.ndarray:
+        """Scores (k, R) of patterns with the extra margins of their rivals added (24.1).
+
+        Losses, gradients and best intercepts of these are those of the costs; without costs the
+        scores themselves come back.
+        """
+        if self.extra_margins is None:
+            return scores
+        return np.asarray(scores + self.extra_margins[self.label[patterns]].astype(scores.dtype))
+
+    def extra_reward(self, V: np.ndarray, patterns: Any = slice(None)) -> float:
+        """What costs add to the linear term of D: sum of alpha times the extra margins."""
+        if self.extra_margins is None:
+            return 0.0
+        return -float(np.einsum("ir,ir->", V, self.extra_margins[self.label[patterns]]))
 
     @cached_property
     def rows(self) -> Any:

@@ -311,6 +311,11 @@ def _checked(model: Any, X: Any, y: Any, delta: float) -> PrototypeView:
     check_number("delta", delta, above=0.0)
     if not delta < 1.0:
         raise ValueError(f"delta must be a number between 0 and 1, got {delta!r}.")
+    if getattr(model, "cost_matrix", None) is not None:
+        raise ValueError(
+            "model: the bounds are those of the margin 1 for every rival; train without "
+            "cost_matrix."
+        )
     if isinstance(model, MulticlassSVC):
         if not find_machine(model.machine).is_crammer_singer:
             raise ValueError(

@@ -93,8 +93,9 @@ def dual_variables(model: MulticlassSVC, X: Any, y: Any) -> DualVariables:
     plain = scores - _intercept(model, Q)
     if name == "ww":
         alpha = np.where(rival, -tau, 0.0)
-        gradient = plain[rows, label][:, None] - plain - 1.0
-        linear = float(alpha.sum())
+        asked = 1.0 + model._raised_scores(plain, label) - plain
+        gradient = plain[rows, label][:, None] - plain - asked
+        linear = float((alpha * asked).sum())
     else:
         alpha = np.where(rival, tau[rows, label][:, None] - tau, 0.0)
         if name == "msvm2":

@@ -332,7 +332,10 @@ class _WarmRefits(_Refits):
             return False
         if not self.problem.has_free_bias:
             return True
-        lack = self.machine.deficits(scores[None, :], self.problem.own[p : p + 1])
+        one = slice(p, p + 1)
+        lack = self.machine.deficits(
+            self.problem.raised(scores[None, :], one), self.problem.own[one]
+        )
         return bool(lack.max() < -error)
 
     def _score_error(self, problem: Problem, solution: Solution, p: int) -> float:

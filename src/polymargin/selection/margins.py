@@ -7,7 +7,7 @@ the one between the winning prototypes of the two classes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -232,11 +232,13 @@ def _pairs(
 def _slacks(model: Any, view: PrototypeView, best: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if isinstance(model, MulticlassSVC):
         machine = find_machine(model.machine)
-        return machine.slacks(view.scores, view.label), machine.loss(view.scores, view.label)
+        scores = model._raised_scores(view.scores, view.label)
+        return machine.slacks(scores, view.label), machine.loss(scores, view.label)
     if isinstance(model, ConvexHullSVC):
         slack = _hull_slacks(model, view)
     else:
-        slack = np.maximum(0.0, 1.0 - view.margins())
+        raised = model._raised_scores(view.scores, view.label, view.prototype_class)
+        slack = np.maximum(0.0, 1.0 - replace(view, scores=raised).margins())
     return slack, slack.copy()
 
 

@@ -148,6 +148,16 @@ def _why_not_block(problem: Problem) -> str | None:
     return None
 
 
+def _why_not_costs(problem: Problem) -> str | None:
+    if problem.extra_margins is None:
+        return None
+    return "asks every rival for the same margin, which cost_matrix= does not"
+
+
+def _why_not_pattern_smo(problem: Problem) -> str | None:
+    return _why_not_plain(problem) or _why_not_costs(problem)
+
+
 def _why_not_balanced(problem: Problem) -> str | None:
     machine = problem.machine
     if problem.has_class_sums or machine.K3 or machine.own_target is not None:
@@ -157,7 +167,7 @@ def _why_not_balanced(problem: Problem) -> str | None:
         )
     if not problem.has_free_bias:
         return "is made for the constraints of a free intercept (intercept='free')"
-    return None
+    return _why_not_costs(problem)
 
 
 def _why_not_frank_wolfe(problem: Problem) -> str | None:
@@ -242,7 +252,7 @@ for _row in (
     MethodRow("block", _why_not_block, _make_block, is_automatic=True),
     MethodRow("hulls", _why_not_hulls, _make_hulls, is_automatic=True),
     MethodRow("hulls-frank-wolfe", _why_not_hulls, _make_hulls_frank_wolfe),
-    MethodRow("PatternSMO", _why_not_plain, _make_pattern_smo),
+    MethodRow("PatternSMO", _why_not_pattern_smo, _make_pattern_smo),
     MethodRow("frank-wolfe", _why_not_frank_wolfe, _make_frank_wolfe),
     MethodRow("WorkingSets", _why_not_frank_wolfe, _make_working_sets),
     MethodRow("cycles", _why_not_balanced, _make_cycles),

@@ -25,6 +25,7 @@ from polymargin.compiled.block_lists import enlist, examine_sums
 from polymargin.compiled.block_variables import make_blocks
 from polymargin.compiled.fields import PackedField
 from polymargin.compiled.pattern_descent import shuffle
+from polymargin.compiled.raised_field import raised
 from polymargin.compiled.totals import GAIN, GAP, STEPS, VISITS, empty_totals
 from polymargin.problem.balance import repair
 from polymargin.problem.point import DualPoint
@@ -179,6 +180,7 @@ class BlockDescent(Method):
         blocks = self.blocks
         own = blocks.own
         rows = np.arange(len(own))
+        scores = self.problem.raised(scores, self.stage.ids)
         shifted = scores + self.stage.bias() if self.problem.has_free_bias else scores
         if blocks.relative:
             G = shifted - shifted[rows, own][:, None] + blocks.rival_target
@@ -207,13 +209,14 @@ class BlockDescent(Method):
         totals = empty_totals()
         progress, stage = self.progress, self.stage
         hard_cap = self.hard_cap()
+        field = raised(self.problem, packed or stage.field, self.blocks.own)
         begin = 0
         shuffle(self.queue, end, self.random)
         while begin < end:
             before = totals[VISITS]
             started = time.perf_counter()
             begin, end = descend_blocks(
-                packed or stage.field,
+                field,
                 self.blocks,
                 self.queue,
                 begin,
@@ -303,7 +306,8 @@ class BlockDescent(Method):
     def balance(self, scores: np.ndarray) -> None:
         """Repair the variables of the set so that the certificate may be computed (19.4)."""
         blocks = self.blocks
-        lack = self.machine.deficits(scores + self.b, blocks.own)
+        raised_scores = self.problem.raised(scores, self.stage.ids)
+        lack = self.machine.deficits(raised_scores + self.b, blocks.own)
         repaired = repair(self.machine, blocks.V, blocks.own, lack)
         change = repaired - blocks.V
         rows = np.flatnonzero(change.any(axis=1))
@@ -369,9 +373,10 @@ class BlockDescent(Method):
         self.inside = self.scores = scores = self.inside_scores()
         norm2 = stage.norm2(self.blocks.V, scores)
         found = np.zeros(2)
-        self.listed = int(examine_sums(scores, self.blocks, self.queue, found))
+        self.listed = int(examine_sums(problem.raised(scores), self.blocks, self.queue, found))
+        reward = float(found[1]) + problem.extra_reward(self.blocks.V)
         self.progress.work += class_check_seconds(scores.size, row_width(problem), is_compiled=True)
-        primal, dual = 0.5 * norm2 + float(found[0]), float(found[1]) - 0.5 * norm2
+        primal, dual = 0.5 * norm2 + float(found[0]), reward - 0.5 * norm2
         bias = Bias(np.zeros(problem.n_prototypes), 0.0)
         return Objective(primal, dual, bias, 1.0, np.nan), norm2
 
@@ -395,7 +400,8 @@ class BlockDescent(Method):
         if not isinstance(stage, KernelStage) or not self.outside.any():
             return 0
         outside = np.flatnonzero(self.outside)
-        lack = self.machine.deficits(self.scores[outside] + self.b, self.problem.own[outside])
+        scores = self.problem.raised(self.scores[outside], outside)
+        lack = self.machine.deficits(scores + self.b, self.problem.own[outside])
         worst = lack.max(axis=1)
         order = np.argsort(-worst, kind="stable")
         new = order[worst[order] > 0.0][: max(2 * len(stage.ids) // 3, 1000)]

@@ -132,7 +132,8 @@ class CentralPath:
         is_rival = problem.prototype_class != problem.label[:, None]  # (2.2)
         self.there = np.where(self.is_own, bool(mine), is_rival & bool(rival))
         self.sign = np.where(self.is_own, 1.0, -1.0)
-        self.target = np.where(self.is_own, machine.target_of_own(R), machine.rival_target(R))
+        target = np.where(self.is_own, machine.target_of_own(R), machine.rival_target(R))
+        self.target = problem.raised(target)
         self.has_bias = problem.has_free_bias
         self.X = np.concatenate([X, np.ones((n, 1))], axis=1) if self.has_bias else X
         self.is_shared = bool(machine.K3)
@@ -363,7 +364,8 @@ class CentralPath:
         """The dual point of variables alpha, repaired where an intercept asks for balance."""
         V = self.sign * np.where(self.there, alpha, 0.0)
         if self.has_bias:
-            V = repair(self.machine, V, self.own, self.machine.deficits(self.scores(), self.own))
+            scores = self.problem.raised(self.scores())
+            V = repair(self.machine, V, self.own, self.machine.deficits(scores, self.own))
         return DualPoint.from_dense(self.problem, V, self.b if self.has_bias else None)
 
     def candidates(self) -> Iterator[np.ndarray]:

@@ -16,6 +16,7 @@ from polymargin.certificate.certificate import Judgement
 from polymargin.certificate.objective import merit, values_of_sums
 from polymargin.compiled.fields import KernelField
 from polymargin.compiled.pattern_descent import descend, make_duals, screen, shuffle, wanted
+from polymargin.compiled.raised_field import raised
 from polymargin.compiled.totals import GAIN, GAP, LOSS, MARGIN, OWN, STEPS, VISITS, empty_totals
 from polymargin.problem.point import DualPoint
 from polymargin.problem.problem import Problem, run_blocks
@@ -172,9 +173,8 @@ class WorkingSet(Method):
         """Queue of the violating patterns of the set and the certificate's sums over it."""
         totals = empty_totals()
         shift = np.zeros(len(self.F), dtype=self.dtype)
-        end = screen(
-            self.F, shift, self.everyone, self.duals, self.queue, 0, self.hard_cap(), totals
-        )
+        F = np.ascontiguousarray(self.problem.raised(self.F.T, self.ids).T)
+        end = screen(F, shift, self.everyone, self.duals, self.queue, 0, self.hard_cap(), totals)
         return end, totals
 
     def visit(self, end: int, threshold: float) -> np.ndarray:
@@ -191,9 +191,12 @@ class WorkingSet(Method):
         progress.work += kernel_pass_seconds(totals[VISITS], totals[STEPS], len(self.ids))
         return totals
 
-    def field(self) -> KernelField:
+    def field(self, slot: np.ndarray | None = None) -> Any:
+        """The field of the set, with other places of its rows if given."""
         pool = self.pool
-        return KernelField(pool.rows, pool.slot, self.F, len(self.ids), pool.used, pool.tick)
+        slot = pool.slot if slot is None else slot
+        field = KernelField(pool.rows, slot, self.F, len(self.ids), pool.used, pool.tick)
+        return raised(self.problem, field, self.duals.label)
 
     def descend(self, queue: np.ndarray, end: int, threshold: float, totals: np.ndarray) -> None:
         """Compiled pieces of a pass over a queue."""
@@ -233,7 +236,7 @@ class WorkingSet(Method):
         chunk = np.empty(self.pool.capacity, dtype=np.int64)
         begin, hard_cap = 0, self.hard_cap()
         while begin < end:
-            field = self.field()._replace(slot=nothing)
+            field = self.field(nothing)
             begin, end, count = wanted(
                 field, self.duals, self.queue, begin, end, threshold, hard_cap, chunk
             )
@@ -294,7 +297,8 @@ class WorkingSet(Method):
         self.gap = float(totals[GAP]) + outside_loss
         margin = min(totals[MARGIN] + 1.0, margins.min(initial=np.inf))
         loss = totals[LOSS] + outside_loss
-        primal, dual = values_of_sums(problem, norm2, loss, totals[OWN], margin)
+        own = totals[OWN] + problem.extra_reward(self.duals.tau, self.ids)
+        primal, dual = values_of_sums(problem, norm2, loss, own, margin)
         self.primal = primal
         n_support = int(np.count_nonzero(self.own_weights()))
         return Checked(primal, dual, merit(primal, margin, norm2), len(self.ids), n_support)
@@ -371,7 +375,8 @@ class WorkingSet(Method):
 
 
 def _margins(problem: Problem, scores: np.ndarray, patterns: np.ndarray) -> np.ndarray:
-    """f_own - max over the other classes; the scores are overwritten."""
+    """f_own - max over the other classes, raised by costs; the scores are overwritten."""
+    scores = problem.raised(scores, patterns)
     at = np.arange(len(patterns))
     own_scores = scores[at, problem.own[patterns]].copy()
     scores[problem.prototype_class[None, :] == problem.label[patterns, None]] = -np.inf

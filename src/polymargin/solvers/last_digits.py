@@ -99,6 +99,7 @@ def _constraints(problem: Problem, support: np.ndarray) -> tuple[np.ndarray, np.
     eye = np.eye(Q)
     is_own = np.arange(Q) == own[:, None]
     target = np.where(is_own, machine.target_of_own(Q), machine.rival_target(Q))
+    target = problem.raised(target, support)
     if machine.K1:
         return eye[own][:, None, :] - eye[None], target
     return np.where(is_own, 1.0, -1.0)[:, :, None] * (eye - 1.0 / Q)[None], target

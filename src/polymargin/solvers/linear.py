@@ -19,6 +19,7 @@ from polymargin.certificate.training_scores import prototypes
 from polymargin.compiled.fields import DenseField, PackedField, SparseField
 from polymargin.compiled.memory import fresh
 from polymargin.compiled.pattern_descent import descend_until, make_duals, screen
+from polymargin.compiled.raised_field import raised
 from polymargin.compiled.totals import GAP, LOSS, MARGIN, OWN, STEPS, VISITS, empty_totals
 from polymargin.problem.kernels import dense_scores
 from polymargin.problem.point import DualPoint
@@ -140,6 +141,13 @@ class Sweeps(Method):
     def scores(
         self, patterns: np.ndarray, rows: slice, field: DenseField | SparseField | None = None
     ) -> np.ndarray:
+        """(R, k) scores of a block without the constant feature, raised where there are costs."""
+        scores = self.plain_scores(patterns, rows, field)
+        return np.ascontiguousarray(self.problem.raised(scores.T, rows).T)
+
+    def plain_scores(
+        self, patterns: np.ndarray, rows: slice, field: DenseField | SparseField | None
+    ) -> np.ndarray:
         """(R, k) scores of a block, without the constant feature."""
         field = self.field if field is None else field
         if isinstance(field, SparseField):
@@ -182,7 +190,8 @@ class Sweeps(Method):
 
     def screen_known(self, scores: np.ndarray, hard_cap: float, totals: np.ndarray) -> int:
         """Screen all rows by known scores (n, R), the constant included."""
-        S, shift = np.ascontiguousarray(scores.T), np.zeros(scores.shape[1])
+        S = np.ascontiguousarray(self.problem.raised(scores).T)
+        shift = np.zeros(scores.shape[1])
         return int(screen(S, shift, self.everyone, self.duals, self.queue, 0, hard_cap, totals))
 
     @property
@@ -228,6 +237,7 @@ class Sweeps(Method):
         """
         progress = self.progress
         field = self.field if packed is None else packed
+        field = raised(self.problem, field, self.duals.label)
         begin, made, steps = 0, 0, 0
         totals = empty_totals()
         while True:
@@ -320,7 +330,7 @@ class Sweeps(Method):
         self.gap = float(totals[GAP])
         margin = totals[MARGIN] + 1.0
         norm2, cross = self.products()
-        own = totals[OWN] - cross
+        own = totals[OWN] - cross + self.problem.extra_reward(self.duals.tau)
         primal, dual = values_of_sums(self.problem, norm2, totals[LOSS], own, margin)
         return Checked(primal, dual, merit(primal, margin, norm2), self.end)
 

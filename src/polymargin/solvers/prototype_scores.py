@@ -120,7 +120,7 @@ class AssignedKernelScores:
 
     def blocks(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Patterns, their scores (R, k) and what to add to them."""
-        F = self.set.F
+        F = np.ascontiguousarray(self.problem.raised(self.set.F.T, self.set.ids).T)
         yield self.set.everyone, F, np.zeros(len(F), dtype=F.dtype)
 
     def restore(self, moved: np.ndarray, begin: int, end: int, zeroing: bool) -> None:

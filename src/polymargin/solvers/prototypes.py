@@ -140,6 +140,7 @@ class _Alternation:
         duals = stage.duals
         totals, sums = empty_totals(), empty_totals()
         norm2, cross = stage.products()
+        cross -= self.problem.extra_reward(duals.tau)
         moved = queued = 0
         balance = 0.0 if self.schedule is None else self.schedule.balance
         zeroing = self.schedule is not None and self.schedule.zeroing

@@ -19,18 +19,29 @@ __all__ = ["evaluate"]
 @click.command()
 @click.argument("model")
 @data_argument
+@click.option(
+    "--cost",
+    metavar="FILE",
+    help="Also print the mean cost: CSV matrix of what it costs to say one class (column) when "
+    "another (row) is true.",
+)
 @data_options
 @output_options
-def evaluate(model: str, data: str, as_json: bool, **options: Any) -> None:
+def evaluate(model: str, data: str, cost: str | None, as_json: bool, **options: Any) -> None:
     """Compare the labels of DATA with those that the model file MODEL predicts."""
+    from polymargin.cli.cost_file import read_costs
+
     fitted, header = load_model(model)
     found = read(data, take_data_options(options), wanted_by(fitted, header))
     try:
         truth = found.labels_among(fitted.classes_)
     except ValueError as error:
         raise ToolError(f"{data}: {error}") from error
-    record = {"command": "evaluate", "model": model, "data": data}
+    record: dict[str, Any] = {"command": "evaluate", "model": model, "data": data}
+    costs = None if cost is None else read_costs(cost, fitted.classes_)
     record |= evaluation(fitted, found.X, truth)
+    if costs is not None:
+        record["mean_cost"] = mean_cost(costs.matrix, record["confusion_matrix"])
     _warn(record)
     emit(record, as_json, lambda: evaluation_text(record))
 
@@ -90,6 +101,14 @@ def _probability_figures(found: list[dict[str, Any]], guess: Any, truth: Any) ->
     }
 
 
+def mean_cost(costs: Any, confusion: Any) -> float:
+    """Mean cost of an example, from counts [true, predicted]."""
+    import numpy as np
+
+    counts = np.asarray(confusion, dtype=np.float64)
+    return float((counts * costs).sum() / counts.sum())
+
+
 def _warn(record: dict[str, Any]) -> None:
     """Classes that are never predicted although rows have them."""
     claimed = [sum(column) for column in zip(*record["confusion_matrix"], strict=True)]
@@ -107,6 +126,8 @@ def evaluation_text(record: dict[str, Any]) -> str:
         ["balanced accuracy", f"{100 * record['balanced_accuracy']:.2f} %"],
         ["macro F1", f"{record['macro_f1']:.4f}"],
     ]
+    if "mean_cost" in record:
+        rows.append(["mean cost", f"{record['mean_cost']:.4g}"])
     if "log_loss" in record:
         rows.append(["log loss", f"{record['log_loss']:.4f}"])
         rows.append(["calibration error", f"{100 * record['calibration_error']:.2f} %"])

@@ -14,6 +14,11 @@ from polymargin.cli.predictions import rows_for
 
 __all__ = ["explain"]
 
+_NO_RADIUS = (
+    "no radius and no least change: the model encodes a table, whose categories and gaps have no "
+    "distance"
+)
+_NO_CHANGE = "the least change is known for linear and prototype models only"
 _MOST_LINES = 50  # rows of the overview that a screen may show; --json has all
 
 
@@ -43,7 +48,8 @@ def explain(
     For every row: the label, the runner-up, the lead, what contributes most to it, and the radius
     inside which no change of the features changes the label.  With --row N all of it for one row,
     and the least change that would give it another label.  Linear and prototype models are exact;
-    an RBF model has contributions of support vectors and a lower bound of the radius.
+    an RBF model has contributions of support vectors and a lower bound of the radius.  A model of
+    a table with words has contributions of its columns, and neither radius nor least change.
     """
     fitted, header = load_model(model)
     found = read(data, take_data_options(options), wanted_by(fitted, header), need_label=False)
@@ -86,43 +92,79 @@ def overview(model: Any, X: Any, options: dict[str, Any]) -> dict[str, Any]:
     from polymargin.explanation.robustness import certified_radius
 
     reasons = explain(model, X)
-    radius = certified_radius(model, X, options["norm"], options["units"])
-    return {
-        "radius_is_exact": radius.is_exact,
-        "norm": str(radius.norm),
-        "units": radius.units,
-        "contributions_of": reasons.kind,
-        "rows": [
-            {
-                "row": i + 1,
-                "label": reasons.label[i],
-                "runner_up": reasons.runner_up[i],
-                "lead": float(reasons.lead[i]),
-                "radius": float(radius.radius[i]),
-                "nearest": radius.nearest[i],
-                "top": reasons.top(i, options["top"]),
-            }
-            for i in range(len(reasons.label))
-        ],
-    }
+    record: dict[str, Any] = {"contributions_of": reasons.kind}
+    rows: list[dict[str, Any]] = [
+        {
+            "row": i + 1,
+            "label": reasons.label[i],
+            "runner_up": reasons.runner_up[i],
+            "lead": float(reasons.lead[i]),
+            "top": reasons.top(i, options["top"]),
+        }
+        for i in range(len(reasons.label))
+    ]
+    if takes_table(model):
+        record["radius_reason"] = _NO_RADIUS
+    else:
+        radius = certified_radius(model, X, options["norm"], options["units"])
+        record["radius_is_exact"] = radius.is_exact
+        record |= {"norm": str(radius.norm), "units": radius.units}
+        for i, row in enumerate(rows):
+            row |= {"radius": float(radius.radius[i]), "nearest": radius.nearest[i]}
+    if reasons.kind == "columns":
+        values = _values(model, X)
+        for i, row in enumerate(rows):
+            row["values"] = {name: values[name][i] for name, _ in row["top"]}
+    return record | {"rows": rows}
+
+
+def takes_table(model: Any) -> bool:
+    """Whether the model encodes columns that are not all numbers."""
+    from polymargin.cli.columns import column_specs, takes_raw_columns
+
+    return column_specs(model) is not None or takes_raw_columns(model)
+
+
+def _values(model: Any, X: Any) -> dict[str, list[Any]]:
+    """The values of the columns of a table, by name."""
+    if hasattr(X, "columns"):
+        return {str(name): X[name].tolist() for name in X.columns}
+    return dict(zip(_names(model, X), (X[:, k].tolist() for k in range(X.shape[1])), strict=True))
 
 
 def _overview_text(record: dict[str, Any]) -> str:
-    lines = [["row", "label", "runner-up", "lead", "radius", "mainly because of"]]
+    has_radius = "radius_reason" not in record
+    middle = ["radius"] if has_radius else []
+    lines = [["row", "label", "runner-up", "lead", *middle, "mainly because of"]]
     for one in record["rows"][:_MOST_LINES]:
-        because = ", ".join(f"{name} {value:+.3g}" for name, value in one["top"][:3])
+        because = ", ".join(f"{_named(one, name)} {value:+.3g}" for name, value in one["top"][:3])
+        middle = [f"{one['radius']:.4g}"] if has_radius else []
         lines.append(
             [str(one["row"]), str(one["label"]), str(one["runner_up"]), f"{one['lead']:.4g}",
-             f"{one['radius']:.4g}", because]
+             *middle, because]
         )  # fmt: skip
-    text = [table(lines, [True, False, False, True, True, False]), "", _radius_words(record)]
+    right = [True, False, False, True, *[True] * has_radius, False]
+    text = [table(lines, right), "", _radius_words(record)]
     hidden = len(record["rows"]) - _MOST_LINES
     if hidden > 0:
         text.append(f"({hidden} more rows: --json; one in full: --row N)")
     return "\n".join(text)
 
 
+def _named(one: dict[str, Any], name: str) -> str:
+    """The name of a column with its value in this row, where values are known."""
+    if "values" not in one:
+        return name
+    value = one["values"][name]
+    if isinstance(value, float):
+        return f"{name} {'is missing' if value != value else f'= {value:.6g}'}"
+    text = str(value)
+    return f"{name} {f'= {text[:30]}' if text else 'is missing'}"
+
+
 def _radius_words(record: dict[str, Any]) -> str:
+    if "radius_reason" in record:
+        return str(record["radius_reason"])
     what = "the distance to the nearest row of another label"
     what = f"exactly {what}" if record["radius_is_exact"] else f"a lower bound of {what}"
     units = "of DATA" if record["units"] == "input" else "after scaling"
@@ -136,7 +178,9 @@ def one_row(model: Any, X: Any, target: Any, options: dict[str, Any]) -> dict[st
     """Everything about one row."""
     record = overview(model, X, options)
     [record["result"]] = record.pop("rows")
-    if record["contributions_of"] != "features":
+    if record["contributions_of"] != "features" or "radius_reason" in record:
+        if target is not None or options["fixed"]:
+            raise ToolError(f"--target and --fixed: {record.get('radius_reason', _NO_CHANGE)}")
         return record
     from polymargin.explanation.counterfactuals import counterfactual
     from polymargin.explanation.model_view import dense_rows
@@ -177,10 +221,11 @@ def _row_text(record: dict[str, Any]) -> str:
     head = [
         ["label", str(result["label"])],
         ["runner-up", f"{result['runner_up']}, behind by {result['lead']:.4g}"],
-        ["radius", f"{result['radius']:.4g}"],
     ]
+    if "radius" in result:
+        head.append(["radius", f"{result['radius']:.4g}"])
     text = [table(head), "", f"contributions of {record['contributions_of']} to the lead"]
-    rows = [[name, f"{value:+.4g}"] for name, value in result["top"]]
+    rows = [[_named(result, name), f"{value:+.4g}"] for name, value in result["top"]]
     text.append(table(rows, [False, True]) if rows else "(none)")
     if "counterfactual" in record:
         text += ["", *_change_lines(record["counterfactual"])]

@@ -39,6 +39,8 @@ __all__ = ["pick", "train"]
               "many bytes on a device: 8kB (1000), 8kiB (1024); everything is chosen.")  # fmt: skip
 @click.option("--target", type=click.Choice(["c"]), help="Also write the model as a C header, "
               "beside the file of -o.")  # fmt: skip
+@click.option("--cost", metavar="FILE", help="MP, CS, WW: CSV matrix of what it costs to say one "
+              "class (column) when another (row) is true.")  # fmt: skip
 @machine_options()
 @training_options
 @large_data_options
@@ -79,6 +81,12 @@ def train(data: str, output: str | None, folds: int | None, as_json: bool, **opt
     found = read(data, reading)
     setup.plan = found.plan
     check_classes(found)
+    if setup.cost is not None:
+        import numpy as np
+
+        from polymargin.cli.cost_file import read_costs
+
+        setup.costs = read_costs(setup.cost, np.unique(found.y))
     warn_of_scales(found, setup.scale)
     record: dict[str, Any] = {"command": "train", "data": data}
     if target is not None:
@@ -209,9 +217,11 @@ def pick(
     choice = {
         "parameter": name,
         "value": value,
-        "validation_error": best.error,
+        "validation_error" if setup.costs is None else "validation_cost": best.error,
         "tried": [cell.settings[name] for cell in outcome.cells],
-        "errors": [cell.errors[0] if cell.errors else None for cell in outcome.cells],
+        "errors" if setup.costs is None else "costs": [
+            cell.errors[0] if cell.errors else None for cell in outcome.cells
+        ],
         "n_train": outcome.n_train,
         "n_validation": outcome.n_validation,
     }
@@ -219,8 +229,9 @@ def pick(
     whole = "" if parts == X.shape[0] else f" (from {parts} of {X.shape[0]} rows)"
     tried = sum(bool(cell.errors) for cell in outcome.cells)
     scale = "relative " if best.settings.get("eta_scale") == "relative" else ""
+    measure = "error" if setup.costs is None else "cost"
     say(
-        f"{scale}{name} = {value:.4g}, picked from {tried} values by the error on a "
-        f"validation part of {outcome.n_validation} rows: {100 * best.error:.2f} %{whole}"
+        f"{scale}{name} = {value:.4g}, picked from {tried} values by the {measure} on a "
+        f"validation part of {outcome.n_validation} rows: {setup.loss_words(best.error)}{whole}"
     )
     return dict(best.settings), choice, outcome

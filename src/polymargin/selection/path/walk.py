@@ -100,6 +100,11 @@ class Shared:
                 "estimator: a path needs metric='euclidean'; a learned metric depends on C, so its "
                 "points have no problem in common."
             )
+        if template.cost_matrix is not None:
+            raise ValueError(
+                "estimator: a path mixes points by the margin 1 for every rival; train single "
+                "models (GridSearchCV), or leave cost_matrix out."
+            )
         self.seconds, self.n_solves = 0.0, 0
         self.estimator = clone(template).set_params(C=1.0, tol=tol, **settings)
         self.prototype_class: np.ndarray
