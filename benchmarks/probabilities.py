@@ -25,7 +25,7 @@ from benchmarks.timing import processor_seconds
 from polymargin import MulticlassSVC
 from polymargin.estimators.temperature import expected_calibration_error, log_loss_of
 
-__all__ = ["run", "standardised"]
+__all__ = ["MOST_ROWS", "SETS", "C", "run", "splits", "standardised"]
 
 SETS = (
     "iris",
@@ -44,7 +44,7 @@ CALIBRATION_SPLITS = 10
 COVERAGES = (0.8, 0.9, 0.95)
 COVERAGE_SPLITS = 200
 _COVERAGE_SETS = ("glass", "vehicle", "waveform3")  # sets with enough errors to fill a set
-_C = 1.0 / 10.0
+C = 0.1
 
 COLUMNS = (
     Column("title", "set"),
@@ -71,7 +71,7 @@ def run(options: Options) -> Report:
     report = Report(
         "probabilities",
         "Probabilities and prediction sets",
-        f"Linear Crammer-Singer, C = {_C:g}, features standardised, at most {MOST_ROWS} rows. "
+        f"Linear Crammer-Singer, C = {C:g}, features standardised, at most {MOST_ROWS} rows. "
         f"Means over {n_splits} splits (half for training) of log loss, calibration error and "
         f"processor seconds beside `CalibratedClassifierCV(method='temperature', ensemble=False)`. "
         f"Coverage: share of rows whose set holds their label, mean over {n_coverage} splits (half "
@@ -85,11 +85,11 @@ def run(options: Options) -> Report:
             report.skip(name, reason)
             continue
         if not report.rows:
-            _mean([_calibration(*part) for part in _splits(X, y, 1)])  # compiled code is loaded
+            _mean([_calibration(*part) for part in splits(X, y, 1)])  # compiled code is loaded
         row: dict[str, Any] = {"title": name, "n": len(y)}
-        row |= _mean([_calibration(*part) for part in _splits(X, y, n_splits)])
+        row |= _mean([_calibration(*part) for part in splits(X, y, n_splits)])
         if name in _COVERAGE_SETS:
-            row |= _mean([_coverage(*part) for part in _splits(X, y, n_coverage)])
+            row |= _mean([_coverage(*part) for part in splits(X, y, n_coverage)])
         report.rows.append({column.key: row.get(column.key) for column in COLUMNS})
         print(name, {key: value for key, value in row.items() if key != "title"}, flush=True)
     report.panels = [
@@ -123,7 +123,7 @@ def standardised(name: str) -> tuple[np.ndarray, np.ndarray]:
     return (X - X.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0), y
 
 
-def _splits(X: np.ndarray, y: np.ndarray, n: int) -> Any:
+def splits(X: np.ndarray, y: np.ndarray, n: int) -> Any:
     for train, rest in StratifiedShuffleSplit(n, test_size=0.5, random_state=0).split(X, y):
         yield X[train], y[train], X[rest], y[rest]
 
@@ -135,8 +135,8 @@ def _mean(rows: list[dict[str, float]]) -> dict[str, float]:
 def _calibration(
     X: np.ndarray, y: np.ndarray, X_test: np.ndarray, y_test: np.ndarray
 ) -> dict[str, float]:
-    plain = MulticlassSVC(C=_C, random_state=0)
-    own = MulticlassSVC(C=_C, random_state=0, probabilities="temperature")
+    plain = MulticlassSVC(C=C, random_state=0)
+    own = MulticlassSVC(C=C, random_state=0, probabilities="temperature")
     other = CalibratedClassifierCV(plain, method="temperature", ensemble=False)
     found: dict[str, float] = {}
     for prefix, model in (("", own), ("other_", other)):
@@ -155,7 +155,7 @@ def _coverage(X: np.ndarray, y: np.ndarray, rest: np.ndarray, truth: np.ndarray)
     half = len(truth) // 2
     order = np.random.default_rng(int(1e6 * abs(rest[0, 0]))).permutation(len(truth))
     held, new = order[:half], order[half:]
-    model = MulticlassSVC(C=_C, random_state=0, calibration_folds=5).fit(X, y)
+    model = MulticlassSVC(C=C, random_state=0, calibration_folds=5).fit(X, y)
     rows = np.arange(len(new))
     found: dict[str, Any] = {}
     for c in COVERAGES:

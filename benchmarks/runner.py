@@ -8,6 +8,8 @@ from benchmarks import (
     auto,
     costs,
     covtype,
+    doubt,
+    explanations,
     gacv,
     hulls,
     landmarks,
@@ -46,7 +48,9 @@ BENCHMARKS: dict[str, Callable[[Options], Report]] = {
     "tiny": tiny.run,
     "row_blocks": row_blocks.run,
     "workers": workers.run,
+    "doubt": doubt.run,
     "costs": costs.run,
+    "explanations": explanations.run,
 }
 
 

@@ -121,6 +121,17 @@ def test_balanced_accuracy_finds_the_rare_class():
     assert of[1] > of[0] + 0.05
 
 
+def test_probabilities_whatever_the_objective():
+    X, y = load_iris(return_X_y=True)
+    model = AutoSVC(**LINEAR, probabilities="temperature").fit(X, y)
+    P = model.predict_proba(X)
+    assert np.array_equal(model.classes_[P.argmax(axis=1)], model.predict(X))
+    assert log_loss(y, P) < 0.5
+    assert not hasattr(AutoSVC(), "predict_proba")
+    with pytest.raises(ValueError, match="probabilities must be None or 'temperature'"):
+        AutoSVC(probabilities="platt").fit(X, y)
+
+
 def test_log_loss_gives_probabilities_better_than_the_class_frequencies():
     X, y = overlapping(400)
     model = AutoSVC(**LINEAR, objective="log_loss").fit(X[:250], y[:250])

@@ -30,6 +30,7 @@ def test_parameters_and_defaults():
         "class_weight": None, "warm_start": False, "n_jobs": None, "random_state": None,
         "verbose": 0, "probabilities": None, "calibration_folds": None, "landmarks": None,
         "kernel_weights": None,
+        "cost_matrix": None,
     }  # fmt: skip
     signature = inspect.signature(MulticlassSVC)
     assert {p.name: p.default for p in signature.parameters.values()} == expected

@@ -44,10 +44,10 @@ _GOOD_GAP = 0.05  # relative gap up to which an unfinished final fit is preferre
 
 
 def _has_probabilities(estimator: Any) -> bool:
-    """Temperatures are fitted for one objective only."""
-    if estimator.objective == "log_loss":
+    """Temperatures are fitted where they are asked for."""
+    if estimator.objective == "log_loss" or estimator.probabilities is not None:
         return True
-    raise AttributeError("predict_proba needs objective='log_loss'.")
+    raise AttributeError("predict_proba needs probabilities='temperature' or objective='log_loss'.")
 
 
 class AutoSVC(ClassifierMixin, BaseEstimator):
@@ -98,6 +98,8 @@ class AutoSVC(ClassifierMixin, BaseEstimator):
     fit_into : int, str or None, default=None
         The largest size of the model on a device, such as "8kB".  ``MultiPrototypeSVC(fit_into=)``
         is then the machine (``scale``, ``cv``, ``budget`` and ``machines`` are not used).
+    probabilities : "temperature" or None, default=None
+        "temperature" adds ``predict_proba`` whatever the objective is.
 
     Attributes
     ----------
@@ -121,7 +123,7 @@ class AutoSVC(ClassifierMixin, BaseEstimator):
     was_cut_short_ : bool
         Whether a time limit or Ctrl-C ended the race early.
     temperature_ : float
-        Of ``predict_proba``; 1 unless the objective is "log_loss".
+        Of ``predict_proba``, fitted on validation scores of the choice; 1 where none was asked.
     classes_, n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -159,6 +161,7 @@ class AutoSVC(ClassifierMixin, BaseEstimator):
         random_state: Any = None,
         verbose: int = 0,
         fit_into: int | str | None = None,
+        probabilities: str | None = None,
     ) -> None:
         self.objective = objective
         self.prefer = prefer
@@ -174,6 +177,7 @@ class AutoSVC(ClassifierMixin, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
         self.fit_into = fit_into
+        self.probabilities = probabilities
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -342,7 +346,8 @@ class AutoSVC(ClassifierMixin, BaseEstimator):
             {} if chosen is None else chosen.candidate.parameters(race.table)
         )
         self.temperature_ = 1.0
-        if self.objective == "log_loss" and chosen is not None:
+        wanted = self.objective == "log_loss" or self.probabilities is not None
+        if wanted and chosen is not None:
             scores, label, weight = race.validation_scores(chosen)
             self.temperature_ = fit_temperature(scores, label, weight)
 
@@ -427,7 +432,7 @@ class AutoSVC(ClassifierMixin, BaseEstimator):
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> np.ndarray:
-        """softmax(scores / temperature_); ``objective="log_loss"`` only.
+        """softmax(scores / temperature_), with ``probabilities`` or ``objective="log_loss"`` only.
 
         Parameters
         ----------

@@ -26,6 +26,10 @@ def check_parameters(estimator: Any) -> tuple[str, ...]:
         value = getattr(estimator, name)
         if not isinstance(value, str) or value not in known:
             raise ValueError(f"{name} must be one of {list(known)}, got {value!r}.")
+    if estimator.probabilities not in (None, "temperature"):
+        raise ValueError(
+            f"probabilities must be None or 'temperature', got {estimator.probabilities!r}."
+        )
     cv = estimator.cv
     if isinstance(cv, numbers.Integral) and cv < 2:
         raise ValueError(f"cv must be at least 2 folds, got {cv!r}.")

@@ -28,7 +28,10 @@ def log_softmax(scores: np.ndarray, temperature: float) -> np.ndarray:
 
 
 def fit_temperature(
-    scores: np.ndarray, label: np.ndarray, weight: np.ndarray | None = None
+    scores: np.ndarray,
+    label: np.ndarray,
+    weight: np.ndarray | None = None,
+    doubt: float = _DOUBT,
 ) -> float:
     """The temperature of the least log loss of given scores.
 
@@ -43,6 +46,8 @@ def fit_temperature(
     label : ndarray of shape (n_samples,)
         Class numbers.
     weight : ndarray of shape (n_samples,) or None
+    doubt : float
+        Examples whose label is doubted, in all.
     """
     n, n_classes = scores.shape
     weight = np.ones(n) if weight is None else weight / weight.mean()
@@ -51,7 +56,7 @@ def fit_temperature(
     if not typical > 0.0:
         return 1.0  # equal scores: every temperature says the same
     z = z / typical
-    e = _DOUBT / (n + 2.0)
+    e = doubt / (n + 2.0)
     own = z[np.arange(n), label]
     wanted = (1.0 - e) * own + e * (z.sum(axis=1) - own) / (n_classes - 1.0)
 
