@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from sklearn.model_selection import StratifiedKFold
 
+from benchmarks.charts import Bars
 from benchmarks.data import DataMissingError
 from benchmarks.options import Options
 from benchmarks.probabilities import SETS, C, splits, standardised
@@ -58,6 +59,16 @@ def run(options: Options) -> Report:
         report.rows.append(
             _row("mean", np.mean([[row[key] for key in keys] for row in report.rows], axis=0))
         )
+        mean = report.rows[-1]
+        report.panels = [
+            Bars(
+                "mean log loss of held-out folds",
+                "doubt",
+                "log loss",
+                [f"{doubt:g}" for doubt in DOUBTS],
+                {"mean of the sets": [mean[key] for key in keys]},
+            )
+        ]
     return report
 
 

@@ -9,8 +9,10 @@ import pytest
 from sklearn.datasets import load_digits, load_wine
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from test_cli import invoke
+from test_table_explanations import make_table
 
-from polymargin import MulticlassSVC, MultiPrototypeSVC, explain, write_report
+from polymargin import MulticlassSVC, MultiPrototypeSVC, explain, load, write_report
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
 
@@ -120,9 +122,22 @@ def wine(tmp_path_factory):
     return model, X[1::2], y[1::2], write_report(model, X[1::2], y[1::2], path)
 
 
+@pytest.fixture(scope="module")
+def raw_table(tmp_path_factory):
+    """A model of a table with categories, gaps and text, trained by the command."""
+    folder = tmp_path_factory.mktemp("table")
+    X, y = make_table()
+    X = X.rename(columns={"size": EVIL[0]})
+    X.assign(label=y).to_csv(folder / "table.csv", index=False)
+    settings = ["-m", "CS", "-c", "0.3", "--text", "note"]
+    invoke("train", folder / "table.csv", *settings, "-o", folder / "m.pm", "-q")
+    model = load(folder / "m.pm")
+    return model, X, y, write_report(model, X, y, folder / "report.html")
+
+
 @pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("name", ["digits", "wine"])
+@pytest.mark.parametrize("name", ["digits", "wine", "raw_table"])
 def test_every_look(page, request, name, size, dark):
     path = request.getfixturevalue(name)[3]
     page.load(path, size, dark)
@@ -192,6 +207,45 @@ def test_sliders_move_the_model(page, wine):
     assert page.text("#play-label")[:39] == model.predict(other.to_frame().T)[0][:39]
     page.click("#play-reset")
     assert page.run("return document.querySelector('#play-example').value") == "0"
+    page.check_quiet()
+
+
+def test_columns_of_a_table(page, raw_table):
+    model, X, _, path = raw_table
+    page.load(path)
+    play = page.run("return JSON.parse(document.getElementById('play-data').textContent).play")
+    row = X.loc[[int(play["examples"]["name"][0])]].copy()
+    kinds = page.run(
+        "return [...document.querySelectorAll('#play-inputs label')].map((one) =>"
+        "[one.querySelector('span').textContent, one.children[1].localName])"
+    )
+    assert dict(kinds)["age"] == "input"
+    assert dict(kinds)["colour"] == "select"
+    assert "note" not in dict(kinds)
+    assert "free text" in page.text("#play-inputs p")
+    place = [name for name, _ in kinds].index("colour") + 1
+    for colour in ("red", "green", "blue", "grey"):
+        row["colour"] = colour
+        page.run(
+            "const one = document.querySelector(arguments[0]);"
+            "one.value = [...one.options].find((o) => o.textContent === arguments[1]).value;"
+            "one.dispatchEvent(new Event('change'))",
+            f"#play-inputs label:nth-child({place}) select",
+            colour,
+        )
+        why = explain(model, row)
+        assert page.text("#play-label") == why.label[0]
+        lead = float(page.text("#play-lead").split()[-1].replace("−", "-"))
+        assert lead == pytest.approx(why.lead[0], rel=0.01, abs=0.002)
+        name, contribution = why.top(0, 1)[0]
+        assert page.text("#play-why li span")[:30] == name[:30]
+        shown = float(page.text("#play-why li output").replace("−", "-"))
+        assert shown == pytest.approx(contribution, rel=0.01, abs=0.002)
+    place = [name for name, _ in kinds].index("age") + 1
+    row["age"] = 61.0
+    page.slide(f"#play-inputs label:nth-child({place}) input", 61.0)
+    lead = float(page.text("#play-lead").split()[-1].replace("−", "-"))
+    assert lead == pytest.approx(explain(model, row).lead[0], rel=0.01, abs=0.01)
     page.check_quiet()
 
 

@@ -172,7 +172,7 @@ def render_report(
         {"play": play, "reject": None if reject is None else _points(reject)},
         reject=None if reject is None else reject.chart(),
         pad=play["shape"] is not None,
-        behind_steps=play["space"] == "model",
+        behind_steps=play["space"] == "model" and not (play["features"] or {}).get("table"),
         why_not_played=play["reason"],
         title=title or f"{facts.machine_name(parts.last)}, {len(parts.last.classes_)} classes",
         date=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),

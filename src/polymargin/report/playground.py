@@ -26,6 +26,7 @@ from polymargin.estimators.inspection import (
 from polymargin.export.model_record import ExportModel
 from polymargin.plots.confusion_display import ConfusionDisplay
 from polymargin.report.facts import short
+from polymargin.report.table_inputs import table_inputs
 
 __all__ = ["play_data"]
 
@@ -253,4 +254,5 @@ def _features(
         "high": packed(high),
         "whole": (rows == np.round(rows)).all(axis=0).astype(int).tolist(),
         "sliders": sliders.tolist(),
+        "table": table_inputs(parts, rows) if space == "model" else None,
     }

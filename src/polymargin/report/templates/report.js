@@ -217,6 +217,7 @@ class Play {
     choose.addEventListener("change", () => this.show(Number(choose.value)));
     byId("play-reset").addEventListener("click", () => this.show(this.at));
     if (this.data.shape) this.makePad();
+    else if (this.data.features.table) this.makeColumns();
     else this.makeSliders();
     byId("play").hidden = false;
     for (const link of document.querySelectorAll("[data-needs=play]")) link.hidden = false;
@@ -239,6 +240,49 @@ class Play {
     if (sliders.length < this.rows.shape[1]) {
       byId("play-inputs").append(make("p", { class: "note" },
         `The ${sliders.length} of ${this.rows.shape[1]} features that can move the scores most; the others stay.`));
+    }
+  }
+
+  /* Columns of a raw table: a slider for a number or a date, a choice for a category. */
+  makeColumns() {
+    const { inputs, left } = this.data.features.table;
+    this.columns = inputs.map((column) => {
+      const change = () => {
+        const { feature, features, shift, scale, gap } = column;
+        if (features) features.forEach((j, k) => { this.x[j] = k === Number(input.value) ? 1 : 0; });
+        else this.x[feature] = (Number(input.value) - shift) * scale;
+        if (gap) this.x[gap.feature] = gap.no;
+        this.answer();
+      };
+      const input = column.features
+        ? make("select", { on: { change } }, make("option", { value: -1 }, "(unknown)"),
+          ...column.values.map((text, k) => make("option", { value: k }, text)))
+        : make("input", { type: "range", min: column.low, max: column.high,
+          step: column.whole ? 1 : "any", on: { input: change } });
+      const output = make("output");
+      const title = column.name;
+      byId("play-inputs").append(make("label", {}, make("span", { title }, title), input, output));
+      return { column, input, output };
+    });
+    if (left) {
+      byId("play-inputs").append(make("p", { class: "note" },
+        `${left} more ${left > 1 ? "columns stay as they are" : "column stays as it is"} (free text, or beyond the fortieth).`));
+    }
+  }
+
+  showColumns() {
+    for (const { column, input, output } of this.columns) {
+      if (column.features) {
+        input.value = String(column.features.findIndex((j) => this.x[j] > 0.5));
+        continue;
+      }
+      const { feature, shift, scale, gap, kind, whole } = column;
+      let value = this.x[feature] / scale + shift;
+      if (whole) value = Math.round(value);
+      input.value = value;
+      const isMissing = gap && Math.abs(this.x[gap.feature] - gap.yes) < Math.abs(this.x[gap.feature] - gap.no);
+      output.textContent = isMissing ? "missing"
+        : kind === "date" ? new Date(864e5 * Math.round(value)).toISOString().slice(0, 10) : figure(value);
     }
   }
 
@@ -289,6 +333,7 @@ class Play {
       input.value = this.x[j];
       output.textContent = figure(this.x[j]);
     }
+    if (this.columns) this.showColumns();
     const found = evaluate(this.model, this.x);
     byId("play-label").textContent = this.label(found.winner);
     byId("play-lead").textContent =
@@ -306,8 +351,14 @@ class Play {
   }
 
   explain(found) {
-    const { parts, constant } = contributions(this.model, found);
     const isKernel = Boolean(this.model.coefficients);
+    const table = isKernel ? null : this.data.features.table;
+    const each = contributions(this.model, found), constant = each.constant;
+    let parts = each.parts;
+    if (table) {
+      parts = new Float64Array(table.names.length);
+      table.origin.forEach((k, j) => { parts[k] += each.parts[j]; });
+    }
     const order = Array.from(parts, (_, j) => j).sort((a, b) => Math.abs(parts[b]) - Math.abs(parts[a]));
     const most = Math.abs(parts[order[0]]) || 1;
     const own = (i) => {
@@ -318,6 +369,7 @@ class Play {
       return this.model.prototype_class[best];
     };
     const name = (j) => {
+      if (table) return table.names[j];
       if (isKernel) return `support vector ${j} (${this.label(own(j))})`;
       const width = this.data.shape ? this.data.shape[1] : 0;
       if (width) return `row ${Math.floor(j / width) + 1}, column ${j % width + 1}`;
