@@ -92,6 +92,10 @@ def test_refused_machines(folder):
     for machine in ("LLW", "HULL", "auto"):
         result = invoke("train", folder / "data.csv", "-m", machine, "--cost", "x.csv", code=2)
         assert "--cost is for" in result.stderr
+    result = invoke(
+        "train", folder / "data.csv", "--memory", "1GB", "--cost", folder / "costs.csv", code=2
+    )
+    assert "--cost needs all rows in memory" in result.stderr
     assert "cannot read missing.csv" in refused(
         "train", folder / "data.csv", "-m", "CS", "--cost", "missing.csv"
     )

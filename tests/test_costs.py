@@ -117,6 +117,14 @@ def test_rows_of_all_kinds_are_one_model(data, machine):
     assert single.certificate_.primal == pytest.approx(dense.certificate_.primal, rel=2e-4)
 
 
+def test_landmarks_ask_for_costs_too(data):
+    X, y = data
+    settings = {"kernel": "rbf", "gamma": 0.2, "tol": 1e-6, "cost_matrix": COSTS}
+    exact = MulticlassSVC(**settings).fit(X, y)
+    spanned = MulticlassSVC(landmarks=len(y), random_state=0, **settings).fit(X, y)
+    assert spanned.certificate_.primal == pytest.approx(exact.certificate_.primal, rel=1e-4)
+
+
 def test_two_classes():
     X, y = blobs(Q=2, seed=3)
     costs = np.array([[0.0, 4.0], [0.5, 0.0]])

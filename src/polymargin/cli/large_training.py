@@ -27,6 +27,7 @@ _MEMORY = "1GB"  # where only --cluster is given
 _REFUSED = {
     "probabilities": "--probabilities",
     "calibration_folds": "--calibration-folds",
+    "cost": "--cost",
     "query": "--query",
     "part": "--part",
     "group": "--group",
