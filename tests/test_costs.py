@@ -251,6 +251,9 @@ def test_refused_by_name(data, tmp_path):
     for machine, solver in (("cs", PatternSMO()), ("ww", "frank-wolfe"), ("ww", "cycles")):
         with pytest.raises(ValueError, match="same margin, which cost_matrix= does not"):
             MulticlassSVC(machine, solver=solver, cost_matrix=COSTS).fit(X, y)
+    for stage in ({"fit_into": "8kB"}, {"finish": "auto"}, {"teacher": MulticlassSVC()}):
+        with pytest.raises(ValueError, match="cost_matrix cannot be combined with"):
+            MultiPrototypeSVC(cost_matrix=COSTS, **stage).fit(X, y)
     with pytest.raises(ValueError, match="path mixes points by the margin 1"):
         regularization_path(X, y, estimator=MulticlassSVC(cost_matrix=COSTS))
     model = MulticlassSVC(cost_matrix=COSTS).fit(X, y)

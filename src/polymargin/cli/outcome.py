@@ -99,25 +99,7 @@ def summary_text(record: dict[str, Any]) -> str:
         rows.append(["C", f"{record['C']:.4g}"])
     elif "eta" in record:
         rows.append(["eta", eta_words(record)])
-    if record.get("picked") is not None:
-        picked = record["picked"]
-        if "validation_cost" in picked:
-            rows.append(["validation cost", f"{picked['validation_cost']:.4g}"])
-        else:
-            rows.append(["validation error", f"{100 * picked['validation_error']:.2f} %"])
-    if record.get("validation_error") is not None:
-        spread = record["validation_standard_error"]
-        rows.append(
-            ["validation error", f"{100 * record['validation_error']:.2f} % ± {100 * spread:.2f}"]
-        )
-    if "training_error" in record:
-        rows.append(["training error", f"{100 * record['training_error']:.2f} %"])
-    if "training_cost" in record:
-        rows.append(["training cost", f"{record['training_cost']:.4g} on average"])
-    if "cross_validation" in record:
-        from polymargin.cli.cross_validation import loss_text
-
-        rows.append(["cross-validation", loss_text(record["cross_validation"])])
+    rows += _loss_rows(record)
     if "trained_rows" in record:
         rows.append(["trained on", f"{record['trained_rows']} of {record['rows']} rows"])
     rows.append(["certificate", certificate_words(record)])
@@ -130,3 +112,27 @@ def summary_text(record: dict[str, Any]) -> str:
     if "model" in record:
         rows.append(["file", f"{record['model']}, {size_text(record['model_bytes'])}"])
     return table(rows)
+
+
+def _loss_rows(record: dict[str, Any]) -> list[list[str]]:
+    """Errors and costs on validation parts and training rows."""
+    from polymargin.cli.cross_validation import loss_text
+
+    rows = []
+    picked = record.get("picked") or {}
+    if "validation_cost" in picked:
+        rows.append(["validation cost", f"{picked['validation_cost']:.4g}"])
+    elif picked:
+        rows.append(["validation error", f"{100 * picked['validation_error']:.2f} %"])
+    if record.get("validation_error") is not None:
+        spread = record["validation_standard_error"]
+        rows.append(
+            ["validation error", f"{100 * record['validation_error']:.2f} % ± {100 * spread:.2f}"]
+        )
+    if "training_error" in record:
+        rows.append(["training error", f"{100 * record['training_error']:.2f} %"])
+    if "training_cost" in record:
+        rows.append(["training cost", f"{record['training_cost']:.4g} on average"])
+    if "cross_validation" in record:
+        rows.append(["cross-validation", loss_text(record["cross_validation"])])
+    return rows

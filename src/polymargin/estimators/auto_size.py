@@ -26,6 +26,8 @@ def fit_small(auto: Any, X: Any, y: Any, sample_weight: Any, seed: int) -> None:
             f"fit_into chooses by accuracy; it cannot be combined with objective="
             f"{auto.objective!r}."
         )
+    if auto.probabilities is not None:
+        raise ValueError("fit_into keeps integers without a temperature; leave probabilities out.")
     model = MultiPrototypeSVC(
         fit_into=auto.fit_into,
         max_time=auto.max_time,

@@ -306,6 +306,7 @@ class MultiPrototypeSVC(TrainedInParts, StagedTrainer):
             return self
         self._check_stages()
         self._forget_stages()
+        self._check_costs()
         if self.fit_into is not None:
             self._fit_into(X, y, sample_weight)
             return self
@@ -376,6 +377,17 @@ class MultiPrototypeSVC(TrainedInParts, StagedTrainer):
                 "their slacks, which a hard margin does not have; use a large finite C."
             )
         return schedule if self.assignment == "annealed" else None
+
+    def _check_costs(self) -> None:
+        """Refuse stages that know no costs."""
+        if self.cost_matrix is None:
+            return
+        for name in ("fit_into", "finish", "teacher"):
+            if getattr(self, name) is not None:
+                raise ValueError(
+                    f"cost_matrix cannot be combined with {name}=, whose loss counts every mistake "
+                    "the same; leave one of them out."
+                )
 
     def _check_solver(self) -> None:
         if isinstance(self.solver, PatternSMO):
