@@ -194,7 +194,7 @@ def test_parameters_and_defaults():
         "assignment": "annealed", "annealing": "default", "n_restarts": 1, "init": "auto",
         "tol": 1e-3, "max_iter": 100000, "max_time": None, "class_weight": None, "n_jobs": None,
         "random_state": None, "verbose": 0, "probabilities": None, "calibration_folds": None,
-        "cost_matrix": None,
+        "cost_matrix": None, "fit_into": None, "finish": None, "teacher": None,
         "gamma": "scale", "degree": 3, "coef0": 0.0,
         "intercept_scaling": 1.0, "cache_mb": 1000, "solver": "auto",
         "metric": "euclidean",

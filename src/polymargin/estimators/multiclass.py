@@ -31,8 +31,8 @@ from polymargin.estimators.trained_in_parts import TrainedInParts
 from polymargin.estimators.tuned_parameters import TunedClassifier
 from polymargin.estimators.units import Units
 from polymargin.exceptions import warn_user
-from polymargin.problem.kernel_sums import weights_of
 from polymargin.problem.cost_matrix import check_costs_allowed
+from polymargin.problem.kernel_sums import weights_of
 from polymargin.problem.machines import Machine, find_machine
 from polymargin.problem.point import DualPoint
 from polymargin.problem.problem import Problem, row_blocks
