@@ -89,6 +89,7 @@ verbose
         calibration_folds: int | None = None,
         landmarks: int | float | str | None = None,
         kernel_weights: str | None = None,
+        cost_matrix: Any = None,
         client: Client | None = None,
         classes: Any = None,
         checkpoint: Any = None,
@@ -116,6 +117,7 @@ verbose
             calibration_folds=calibration_folds,
             landmarks=landmarks,
             kernel_weights=kernel_weights,
+            cost_matrix=cost_matrix,
         )
         self.client = client
         self.classes = classes

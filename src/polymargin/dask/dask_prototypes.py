@@ -98,6 +98,7 @@ certificate_, status_, n_iter_, n_features_in_, metric_
         fit_into: int | str | None = None,
         finish: float | str | None = None,
         teacher: Any = None,
+        cost_matrix: Any = None,
         client: Client | None = None,
         classes: Any = None,
         checkpoint: Any = None,
@@ -130,6 +131,7 @@ certificate_, status_, n_iter_, n_features_in_, metric_
             fit_into=fit_into,
             finish=finish,
             teacher=teacher,
+            cost_matrix=cost_matrix,
         )
         self.client = client
         self.classes = classes

@@ -92,7 +92,7 @@ def _check(estimator: Any) -> None:
         raise ValueError(
             "n_prototypes, C and metric cannot be 'auto' for data in parts; give them."
         )
-    for name in ("fit_into", "finish", "teacher"):
+    for name in ("fit_into", "finish", "teacher", "cost_matrix"):
         if getattr(estimator, name) is not None:
             raise ValueError(f"{name} needs all rows in memory; leave it out for data in parts.")
     estimator._check_parameters()
