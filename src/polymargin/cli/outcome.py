@@ -50,7 +50,7 @@ def summary(
     record = model_record(fitted.model)
     record |= {
         "rows": found.X.shape[0],
-        "C": record["parameters"].get("C"),
+        "C": getattr(fitted.estimator, "choice_", {}).get("C", record["parameters"].get("C")),
         "picked": choice,
         "seconds": seconds,
     }
