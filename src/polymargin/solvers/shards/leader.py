@@ -173,9 +173,9 @@ class Rounds:
         self.passes = passes
         self.why_stop = why_stop
         self.watch = watch
-        # sigma = K (20.2): lowering it where theta is clipped at 1 took up to twice as many rounds on
-        # parts of covtype, MNIST and LETTER (K = 2 and 16); on all of covtype with K = 2 it took 15
-        # rounds instead of 22, but more processor time
+        # sigma = K (20.2): lowering it where theta is clipped at 1 took up to twice as many rounds
+        # on parts of covtype, MNIST and LETTER (K = 2 and 16); on all of covtype with K = 2 it took
+        # 15 rounds instead of 22, but more processor time
         self.sigma = float(team.n_shards)
         self.model = Prototypes(np.zeros(shape), np.zeros(shape[0]))
         self.momentum = Momentum()
