@@ -24,7 +24,7 @@ def _block_rows(width: int) -> int:
 
 
 def _as_float64(block: Any) -> Any:
-    return block.astype(np.float64) if block.dtype != np.float64 else block
+    return block if block.dtype in (np.float64, object) else block.astype(np.float64)
 
 
 def prototypes(problem: Problem, support: np.ndarray, tau: np.ndarray) -> np.ndarray:

@@ -26,6 +26,7 @@ from polymargin.problem.encoding import encode
 from polymargin.problem.kernel_sums import SumEntry, is_sum, read_entries, sum_kernel
 from polymargin.problem.kernels import KERNELS, Kernel, resolve_gamma, squared_norms
 from polymargin.problem.machines import Machine, find_machine
+from polymargin.problem.object_rows import ObjectKernel, as_object_rows, holds_objects
 from polymargin.problem.problem import Problem
 from polymargin.problem.scales import check_scales
 from polymargin.problem.scoring import KernelModel, check_finite, linear_scores
@@ -73,6 +74,7 @@ class LargeMarginClassifier(
     verbose: int
     cost_matrix: Any = None
     _knows_free_intercept = False
+    _knows_objects = True
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -126,6 +128,8 @@ class LargeMarginClassifier(
         self, X: Any, y: Any, reset: bool = True, is_finite: bool = False
     ) -> tuple[Any, np.ndarray]:
         """Checked arrays; ``is_finite`` says that X is known to be so."""
+        if callable(self.kernel) and holds_objects(X):
+            return self._validate_objects(X, y)
         precomputed = isinstance(self.kernel, str) and self.kernel == "precomputed"
         X, y = validate_named(
             self,
@@ -145,6 +149,23 @@ class LargeMarginClassifier(
                 f"kernel='precomputed', got shape {X.shape}."
             )
         return canonical(X), y
+
+    def _validate_objects(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Patterns for a callable kernel that are no vectors, and their labels."""
+        if not self._knows_objects:
+            raise ValueError(
+                f"X: {type(self).__name__} begins with clusters of vectors, and these patterns are "
+                "none; use MulticlassSVC or ConvexHullSVC, or kernel='precomputed' with the "
+                "matrix of their kernel."
+            )
+        if y is None:
+            raise ValueError("y: labels are needed, one for every pattern of X; got None.")
+        rows, labels = as_object_rows(X), column_or_1d(y)
+        check_consistent_length(rows, labels)
+        if labels.dtype.kind not in "biuSU":
+            check_classification_targets(labels)
+        self.n_features_in_ = 1
+        return rows, labels
 
     def _prepare(self, machine: Machine, X: Any, y: Any, sample_weight: Any) -> Prepared:
         """Validate, encode labels and weights, drop rows without weight, make the kernel."""
@@ -250,6 +271,8 @@ class LargeMarginClassifier(
             else resolve_gamma(self._chosen()[1], X, weight)
         )
         function = self.kernel if callable(self.kernel) else None
+        if function is not None and X.dtype == object:
+            function = ObjectKernel(function)
         return Kernel(name, gamma, float(self.degree), float(self.coef0), offset, function)
 
     def _sum_entries(self) -> list[SumEntry]:
@@ -264,6 +287,13 @@ class LargeMarginClassifier(
 
     def _checked_rows(self, X: Any, kernel: Kernel) -> Any:
         """Rows to be scored, of as many features as there were in training."""
+        if isinstance(kernel.function, ObjectKernel):
+            if not holds_objects(X):
+                raise ValueError(
+                    "X: the model was trained on a sequence of objects; give a list or an array "
+                    "of one dimension of such objects, with one at least."
+                )
+            return as_object_rows(X)
         return canonical(
             validate_named(
                 self,

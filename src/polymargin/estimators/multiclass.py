@@ -76,8 +76,9 @@ class MulticlassSVC(TrainedInParts, TunedClassifier):
         training examples before the fit, see ``tune_radius_margin``.
     kernel : str, callable, dict or list, default="linear"
         "linear", "rbf", "poly", "sigmoid" or "precomputed".  A callable gets two arrays of rows
-        and returns the matrix of values.  A dict is a sum of kernels with weights >= 0,
-        taken as they are: ``{"linear": 0.3, "rbf": 0.7}``, or
+        and returns the matrix of values; where X is a sequence of objects (strings, graphs) it
+        gets two lists of them.  A dict is a sum of kernels with weights >= 0, taken as they are:
+        ``{"linear": 0.3, "rbf": 0.7}``, or
         ``{"rbf": ({"gamma": 0.1}, 0.7)}`` with parameters of its own; a list of (name, parameters,
         weight) may name a kernel twice.  What a term does not say is gamma, degree, coef0.
     gamma : float, "scale", "auto", "radius-margin" or array of shape (n_features,), default="scale"
@@ -272,7 +273,8 @@ class MulticlassSVC(TrainedInParts, TunedClassifier):
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n_samples, n_features)
-            float32 stays float32.  For a precomputed kernel the (n_samples, n_samples) matrix.
+            float32 stays float32.  A list or array of objects for a callable kernel.  For a
+            precomputed kernel the (n_samples, n_samples) matrix.
             Or a ``RowStore`` (``open_rows``), which has its labels: linear machines are trained
             block after block, and the model has neither support vectors nor dual variables.
         y : array-like of shape (n_samples,)

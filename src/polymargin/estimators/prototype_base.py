@@ -17,6 +17,8 @@ __all__ = ["PrototypeClassifier"]
 class PrototypeClassifier(LargeMarginClassifier):
     """Prediction by the highest of all prototype scores."""
 
+    _knows_objects = False
+
     _prototype_class: np.ndarray
     prototypes_: np.ndarray
     intercept_: np.ndarray
