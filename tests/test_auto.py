@@ -300,7 +300,8 @@ def test_pickle_clone_save_and_load_predict_the_same(fitted, tmp_path):
     save(model, tmp_path / "auto.model")
     for other in (pickle.loads(pickle.dumps(model)), load(tmp_path / "auto.model")):
         np.testing.assert_array_equal(other.decision_function(X), model.decision_function(X))
-        assert other.tried_ == model.tried_
+        for name in model.tried_.keys() - {"seconds"}:  # which a file leaves out
+            assert other.tried_[name] == model.tried_[name]
     again = clone(model).fit(X, y)
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
 

@@ -264,6 +264,22 @@ class MulticlassSVC(TrainedInParts, TunedClassifier):
         self.kernel_weights = kernel_weights
         self.cost_matrix = cost_matrix
 
+    @property
+    def landmarks_(self) -> Any:
+        """Rows whose kernel functions the prototypes are made of."""
+        self._check_has_landmarks("landmarks_")
+        return self.support_vectors_
+
+    @property
+    def landmark_indices_(self) -> np.ndarray:
+        """Their numbers in the X given to fit, ascending."""
+        self._check_has_landmarks("landmark_indices_")
+        return self.support_
+
+    def _check_has_landmarks(self, name: str) -> None:
+        if "exact_kernel_" not in vars(self):
+            raise AttributeError(f"{type(self).__name__} was not fitted with landmarks: no {name}.")
+
     # -- fit ---------------------------------------------------------------------------------
 
     @with_callbacks
