@@ -24,7 +24,7 @@ test: $(VENV)/.installed-test ## the test suite on two cores
 FUZZ_SECONDS ?= 600
 fuzz: $(VENV)/.installed-fuzz ## fuzz every reader, model files, options and estimators; FUZZ_SECONDS
 	$(BIN)/python -m fuzz --seconds $(FUZZ_SECONDS)
-	ESTIMATOR_EXAMPLES=$(FUZZ_SECONDS) $(BIN)/python -m pytest -q -n 2 tests/test_estimator_space.py
+	$(BIN)/python -m fuzz --inputs $$((4 * $(FUZZ_SECONDS))) fits
 
 faults: $(VENV)/.installed-test ## kills, full disks, little memory; FAULTS sets the kills per command
 	FAULTS=$${FAULTS:-50} $(BIN)/python -m pytest -q tests/faults
@@ -51,6 +51,7 @@ bench: $(VENV)/.installed-all ## benchmarks; BENCH_ARGS is handed on
 
 docs: $(VENV)/.installed-docs ## the documentation, into site/; pages with code are executed
 	$(BIN)/python -m sphinx -W --keep-going -b html -d build/doctrees docs site
+	$(BIN)/python tools/check_site.py site
 
 PORT ?= 8000
 docs-serve: docs ## the documentation on http://localhost:8000 (PORT)
@@ -62,7 +63,7 @@ dist: $(VENV)/.installed-release ## sdist and wheel into dist/, checked
 	$(BIN)/python -m twine check --strict dist/*
 
 clean: ## remove what was built, but not the environment .venv
-	rm -rf build dist site docs/generated jupyter_execute htmlcov .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf build dist site docs/generated docs/gallery docs/sg_execution_times.rst jupyter_execute htmlcov .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
 help: ## this list

@@ -2,6 +2,8 @@
 
     python -m fuzz --seconds 600                  all targets
     python -m fuzz --seconds 60 read_csv options  some of them
+    python -m fuzz --inputs 100000                so many inputs of each, without coverage guiding
+    python -m fuzz --inputs 5000 --first 15000 fits   so many fits, from number 15000 on
 
 Inputs that fail are kept in ``fuzz/regressions/TARGET``, where the ordinary tests replay them.
 """
@@ -16,10 +18,16 @@ import tempfile
 from pathlib import Path
 
 _RUN = """
-import pathlib, sys, atheris
-# Numba compiles the byte code that it finds: what it compiles must not be instrumented.
-with atheris.instrument_imports(include=["polymargin", "skops", "click"],
-                                exclude=["polymargin.compiled", "polymargin.solvers"]):
+import pathlib, pkgutil, sys, atheris
+import polymargin.compiled, polymargin.solvers
+# Numba compiles the byte code that it finds: what it compiles must not be instrumented.  Exclusions
+# name single modules, not the modules below a package.
+kept_plain = [
+    module.name
+    for package in (polymargin.compiled, polymargin.solvers)
+    for module in pkgutil.walk_packages(package.__path__, package.__name__ + ".")
+]
+with atheris.instrument_imports(include=["polymargin", "skops", "click"], exclude=kept_plain):
     from fuzz.targets import TARGETS
 if {name!r}.startswith("model"):
     from fuzz.models import base_files
@@ -37,6 +45,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m fuzz", description=__doc__.splitlines()[0])
     parser.add_argument("targets", nargs="*", help="names of targets; all if none")
     parser.add_argument("--seconds", type=int, default=600, help="for all targets together")
+    parser.add_argument(
+        "--inputs", type=int, help="run so many repeatable inputs of each target instead"
+    )
+    parser.add_argument("--first", type=int, default=0, help="go on where a campaign ended")
+    parser.add_argument("--salt", default="1", help="another word gives other inputs")
     parser.add_argument("--list", action="store_true", help="name the targets and end")
     arguments = parser.parse_args()
     from fuzz.targets import TARGETS
@@ -44,15 +57,31 @@ def main() -> int:
     if arguments.list:
         print(*TARGETS, sep="\n")
         return 0
-    names = arguments.targets or list(TARGETS)
+    names = arguments.targets or [name for name in TARGETS if name != "fits" or arguments.inputs]
     if unknown := set(names) - set(TARGETS):
         parser.error(f"unknown targets {sorted(unknown)}; there are {list(TARGETS)}")
+    if arguments.inputs:
+        return _count(names, arguments.first, arguments.inputs, arguments.salt)
     share = max(1, arguments.seconds // len(names))
     results = [_fuzz(name, share) for name in names]
     for name, (count, failed) in zip(names, results, strict=True):
         print(f"{name:14s} {count:9d} inputs  {'FAILED' if failed else 'ok'}")
     print(f"{'all':14s} {sum(count for count, _ in results):9d} inputs")
     return int(any(failed for _, failed in results))
+
+
+def _count(names: list[str], first: int, inputs: int, salt: str) -> int:
+    """Campaigns of so many inputs of each target; 1 if one of them found something."""
+    from fuzz.campaign import run_campaign
+
+    failed = False
+    for name in names:
+        outcome = run_campaign(name, first, inputs, salt)
+        print(outcome.line(), flush=True)
+        for place, said in outcome.failures.items():
+            print(f"    {place}: {said}", flush=True)
+        failed |= bool(outcome.failures)
+    return int(failed)
 
 
 def _fuzz(name: str, seconds: int) -> tuple[int, bool]:

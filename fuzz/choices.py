@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 Item = TypeVar("Item")
+FIT_BYTES = 96
+"""What the choices of one fit read at most."""
 
 
 class Choices:

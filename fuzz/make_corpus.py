@@ -24,6 +24,10 @@ TEXTS = {
         b"1 2  3\n 4 5 6\n",
         gzip.compress(b"a,b,y\n1,2,0\n3,4,1\n", mtime=0),
         b"",
+        b"when,price,ok,who,y\n2024-01-31,1.5,true,ann,u\n2024-02-29,,false,bob,v\n"
+        b"2023-12-01 10:30,-2,TRUE,,u\n2024-03-03,1e3,false,ann,v\n",
+        b"when;price;y\n31.01.2024;1.234,5;u\n29.02.2024;-0,5;v\n01.12.2023;7,25;u\n",
+        b",".join(b"%d" % k for k in range(1100)) + b",y\n" + 2 * (b"1," * 1100 + b"u\n"),
     ],
     "tsv": [b"a\tb\ty\n1\t2\tu\n3\t4\tv\n", b"1\t2\t\n\t\t\n"],
     "libsvm": [
@@ -76,12 +80,13 @@ def main() -> None:
     """Write them, each behind the byte that chooses the default options."""
     files = {**TEXTS, "npz": list(_archives()), "parquet": list(_parquet())}
     files["any"] = [texts[0] for texts in files.values()]
+    files["packed"] = [bytes([k % 6]) + texts[0] for k, texts in enumerate(files.values())]
     for kind, contents in files.items():
         folder = CORPUS / f"read_{kind}"
         folder.mkdir(parents=True, exist_ok=True)
         for k, content in enumerate(contents):
             (folder / f"{k:02d}").write_bytes(b"\0" + content)
-    for name in ("options", "model_arrays"):
+    for name in ("options", "model_arrays", "npz_arrays"):
         (CORPUS / name).mkdir(exist_ok=True)
         rng = np.random.default_rng(0)
         for k in range(8):

@@ -51,7 +51,8 @@ def parse(data: bytes) -> None:
         context = command.make_context(name, [*arguments, "data.csv"])
         options = dict(context.params)
         if "machine" in options and "prototypes" in options:
-            take_machine_setup(options)
+            with context:
+                take_machine_setup(options)
     except click.exceptions.Exit:
         return
     except click.ClickException as error:

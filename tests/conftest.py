@@ -10,10 +10,27 @@ os.environ["SCIPY_ARRAY_API"] = "1"
 from pathlib import Path
 from types import SimpleNamespace
 
+import hypothesis
+import numba
 import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.datasets import make_classification
+
+# Properties are tried on the same examples in every run, and slow ones are no failures: the suite
+# must give the same answer twice.  New examples are the job of make fuzz.
+hypothesis.settings.register_profile(
+    "same",
+    derandomize=True,
+    deadline=None,
+    database=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("same")
+
+# A shell that starts pytest in the background has it ignore Ctrl-C; tests press it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
@@ -55,7 +72,7 @@ def hard_work():
 
 
 class MadeUpClock:
-    """The process's clock, made up: a look at it takes a millisecond, and one look ends the work.
+    """The process's clock, made up: a look takes ``look_seconds``, and one look ends the work.
 
     At the look number ``last`` (from 1) time jumps past every limit, or Ctrl-C is pressed.  What
     happens then does not depend on the speed of the machine.
@@ -64,12 +81,17 @@ class MadeUpClock:
     def __init__(self):
         self.restart()
 
-    def restart(self, last=np.inf, end="max_time"):
+    def restart(self, last=np.inf, end="max_time", look_seconds=1e-3):
         self.now, self.looks, self.last, self.end = 0.0, 0, last, end
+        self.look_seconds = look_seconds
+
+    def pass_by(self, seconds):
+        """So many seconds pass."""
+        self.now += seconds
 
     def __call__(self):
         self.looks += 1
-        self.now += 1e-3
+        self.now += self.look_seconds
         if self.looks == self.last:
             if self.end == "interrupted":
                 signal.raise_signal(signal.SIGINT)
@@ -84,6 +106,40 @@ def clock(monkeypatch):
     clock = MadeUpClock()
     monkeypatch.setattr(time, "perf_counter", clock)
     return clock
+
+
+@pytest.fixture
+def still(clock):
+    """A made-up clock that stands still until it is told that time has passed."""
+    clock.restart(look_seconds=0.0)
+    return clock
+
+
+@pytest.fixture
+def put_method():
+    """``put_method(name, kind)`` registers a class as a method of the table, for one test."""
+    from polymargin.solvers import METHODS, register_method
+
+    before = dict(METHODS)
+
+    def put(name, kind):
+        def make(problem, run, start, options):
+            return kind(problem, run, start, *([options] if options is not None else []))
+
+        register_method(METHODS[name]._replace(make=make))
+
+    yield put
+    METHODS.update(before)
+
+
+def from_python(function):
+    """A compiled helper that only compiled code can call, as a function that Python can call."""
+
+    @numba.njit
+    def call(*arguments):
+        return function(*arguments)
+
+    return call
 
 
 def make_overlapping(n=60, d=5, n_classes=4, seed=1):
@@ -104,6 +160,25 @@ def make_separable(n=60, d=5, n_classes=3, seed=2, margin=0.7):
     assert len(X) == n
     assert len(np.unique(y)) == n_classes
     return X, y
+
+
+def moved(A, offset):
+    """The same numbers, so many numbers behind the start of another array."""
+    room = np.empty(A.size + 8)
+    out = room[offset : offset + A.size].reshape(A.shape)
+    out[:] = A
+    return out
+
+
+@pytest.fixture
+def even_blas():
+    """Skips where the BLAS itself rounds a dot product by the addresses of its vectors.
+
+    Its kernels for processors before SSE4.2 do; no caller can make such results repeatable.
+    """
+    rows = np.random.default_rng(0).normal(size=(20, 37))
+    if any(len({float(moved(v, k) @ moved(v, k)) for k in range(8)}) > 1 for v in rows):
+        pytest.skip("dot products of this BLAS depend on where vectors lie in memory")
 
 
 def data_file(name):

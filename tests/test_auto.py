@@ -2,14 +2,18 @@
 
 import pickle
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from numba.core import event
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import load_iris, make_circles, make_classification
 from sklearn.metrics import balanced_accuracy_score, log_loss
 from sklearn.model_selection import train_test_split
+from sklearn.preprocessing import normalize
+from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from polymargin import AutoSVC, export_model, load, render_report, save
@@ -190,6 +194,7 @@ def test_many_classes():
 
 
 def test_constant_features_and_large_tables_are_sampled(monkeypatch):
+    # races of the real size, over 10,000 rows, take minutes
     monkeypatch.setattr("polymargin.estimators.auto_splits.SEARCH_ROWS", 300)
     monkeypatch.setattr("polymargin.estimators.auto_final.KERNEL_ROWS", 400)
     X, y = overlapping(1000)
@@ -238,7 +243,7 @@ def test_no_time_still_gives_a_model():
         warnings.simplefilter("ignore")
         model = AutoSVC(max_time=1e-3, random_state=0).fit(X, y)
     assert model.was_cut_short_
-    assert model.stage_ in ("race", "final")
+    assert model.stage_ in ("linear", "race", "final")
     assert model.predict(X).shape == (400,)
     assert "not tried: time" in model.tried_["verdict"]
 
@@ -456,63 +461,163 @@ def chosen_entry(kind, seconds, rows):
     return Entry(Candidate(kind, "ww", 1.0), seconds=[seconds], train_rows=rows)
 
 
-def plan(kind, n, left, seconds=1.0, rows=1000, row_seconds=0.0):
+def plan(kind, n, left, seconds=1.0, rows=2000, row_seconds=0.0, leads=True):
     from polymargin.estimators.auto_final import final_rows
 
     label = np.arange(n) % 3
     entry = chosen_entry(kind, seconds, rows)
     rng = np.random.default_rng(0)
-    return final_rows(label, entry, kind, np.arange(200), left, row_seconds, rng)
+    return final_rows(label, entry, np.arange(200), left, row_seconds, rng, leads)
 
 
 def test_rows_of_the_final_fit_follow_the_time_that_is_left():
     assert len(plan("linear", 50_000, None).rows) == 50_000
     assert len(plan("rbf", 50_000, None).rows) == pytest.approx(20_000, abs=3)
     enough = plan("linear", 10_000, 30.0)
-    assert (len(enough.rows), len(enough.held_out)) == (10_000, 0)
-    short = plan("linear", 10_000, 10.0)  # it would take 20 s
-    assert (len(short.rows), len(short.held_out)) == (9_800, 200)
-    assert not set(short.rows) & set(short.held_out)
-    kernel = plan("rbf", 10_000, 50.0)  # 5000 rows take 25 times 2 s
-    assert len(kernel.rows) == pytest.approx(5_000, abs=3)
-    assert plan("rbf", 10_000, 2.0) is None  # not more rows than the race had
+    assert (len(enough.rows), enough.is_fair) == (10_000, False)
+    behind = plan("linear", 10_000, 30.0, leads=False)  # another model was better so far
+    assert (len(behind.rows), behind.is_fair) == (9_800, True)
+    assert behind.rows.min() == 200
+    short = plan("linear", 10_000, 5.0)  # it would take 7 s, and is useful unfinished
+    assert (len(short.rows), short.is_fair) == (9_800, True)
+    slow = plan("prototypes", 10_000, 5.0)  # an unfinished annealing is not
+    assert len(slow.rows) == pytest.approx(2000 * 5.0 / 1.4, abs=3)
+    kernel = plan("rbf", 10_000, 1.4 * 2.0**1.75)
+    assert len(kernel.rows) == pytest.approx(4_000, abs=3)
+    assert plan("rbf", 10_000, 1.5) is None  # hardly more rows than the race had
     scaling = plan("linear", 10_000, 10.0, row_seconds=1e-3)
     assert len(scaling.rows) == pytest.approx(3_000, abs=3)
 
 
-def test_an_unfinished_model_is_judged_on_rows_that_it_has_not_seen():
+def first_split_race(y):
     from types import SimpleNamespace
 
-    from polymargin.estimators.auto_final import is_better
     from polymargin.estimators.auto_splits import Split
 
-    y = np.arange(40) % 2
-    rules = SimpleNamespace(objective="accuracy")
-    race = SimpleNamespace(
-        label=y, loss_weight=np.ones(40), classes=np.array([0, 1]), rules=rules,
+    return SimpleNamespace(
+        label=y, loss_weight=np.ones(40), classes=np.array([0, 1]),
+        X=(2.0 * y - 1.0)[:, None], rules=SimpleNamespace(objective="accuracy"),
         splits=[Split(np.arange(20), np.arange(20, 40))],
     )  # fmt: skip
-    entry = chosen_entry("linear", 1.0, 20)
-    entry.losses = [np.r_[np.ones(5), np.zeros(15)]]  # a quarter wrong
-    sign = {"right": 1.0, "wrong": -1.0}
-    for name, better in (("right", True), ("wrong", False)):
-        model = SimpleNamespace(
-            classes_=np.array([0, 1]),
-            decision_function=lambda X, s=sign[name]: s * X[:, 0],
-            certificate_=SimpleNamespace(relative_gap=0.5),
-        )
-        X = (2.0 * y[20:] - 1.0)[:, None]
-        assert is_better(model, entry, race, X, 0.05) is better
-        assert not is_better(model, entry, race, None, 0.05)  # by its gap
+
+
+def test_models_are_compared_on_rows_that_none_has_seen():
+    from types import SimpleNamespace
+
+    from polymargin.estimators.auto_final import best_on_first_split, is_good
+    from polymargin.estimators.auto_linear import validate
+
+    race = first_split_race(np.arange(40) % 2)
+    quarter = chosen_entry("linear", 1.0, 20)
+    quarter.losses = [np.r_[np.ones(5), np.zeros(15)]]
+    for sign, is_best in ((1.0, True), (-1.0, False)):
+        other = chosen_entry("linear", 1.0, 20)
+        other.model = SimpleNamespace(
+            classes_=np.array([0, 1]), coef_=np.ones((1, 1)), intercept_=np.zeros(1),
+            decision_function=lambda X, s=sign: s * X[:, 0],
+        )  # fmt: skip
+        validate(other, race)
+        assert (best_on_first_split([other, quarter, None], race) is other) is is_best
+    for status, gap, good in (("max_time", 0.5, False), ("max_time", 0.01, True)):
+        certificate = SimpleNamespace(relative_gap=gap)
+        assert is_good(SimpleNamespace(status_=status, certificate_=certificate)) is good
+
+
+def test_under_a_limit_a_linear_machine_on_all_rows_comes_first(monkeypatch):
+    """It is kept where the race has no time and nothing follows, and has not seen its test rows."""
+    from polymargin.estimators import auto_course
+
+    # a course that leaves no time for one stage only depends on how fast the machine is
+    monkeypatch.setattr(auto_course, "_SEARCH_SHARE", 0.0)
+    X, y = overlapping(1000)
+    who = np.arange(1000) % 50
+    whole = AutoSVC(max_time=1e3, random_state=0).fit(X, y)  # there is time for a final fit of it
+    assert (whole.stage_, whole.n_rows_, whole.tried_["machine"][0]) == ("final", 1000, "linear cs")
+    monkeypatch.setattr(auto_course, "final_rows", lambda *arguments, **more: None)
+    seen = []
+    original = auto_course.fit_linear_first
+    monkeypatch.setattr(
+        auto_course, "fit_linear_first", lambda *a: (seen.append(a[1]), original(*a))[1]
+    )
+    for groups in (None, who):
+        with pytest.warns(UserWarning, match="the model kept is the linear machine"):
+            model = AutoSVC(max_time=1e3, random_state=0).fit(X, y, groups=groups)
+        held_out = seen.pop()
+        assert (model.stage_, model.n_rows_) == ("linear", 1000 - len(held_out))
+        assert len(held_out) == pytest.approx(200, abs=40)
+        if groups is not None:
+            assert not set(who[held_out]) & set(np.delete(who, held_out))
+        assert model.best_score_ == pytest.approx(model.score(X, y), abs=0.08)
+        assert model.tried_["verdict"][0] == "chosen"
+
+
+def test_a_stage_that_is_cut_at_once_leaves_the_standings_before_it():
+    from polymargin.estimators.auto_race import Entry, Race
+
+    race = Race.__new__(Race)
+    first, second = (Entry(Candidate("linear", "cs", c)) for c in (1.0, 10.0))
+    race.entries = {one.candidate: one for one in (first, second)}
+    race.splits, race.best = ["small"], first
+    for one in (first, second):
+        one.losses, one.scores, one.model = [np.zeros(3)], [np.zeros((3, 2))], "small model"
+    race._grow()
+    assert race.splits == []
+    assert first.losses == []
+    race.splits.append("large")
+    second.losses, second.model = [np.ones(3)], "large model"
+    race._shrink()
+    assert race.splits == ["small"]
+    assert [one.model for one in (first, second)] == ["small model"] * 2
+    assert second.losses[0].sum() == 0.0
+
+
+def test_machines_whose_code_is_not_compiled_in_time_are_left_out():
+    from polymargin.estimators import auto_warmup
+    from polymargin.solvers.run import Clock
+
+    X, y = overlapping(100)
+    table = make_table()
+    candidates = starting_candidates(table, "accurate", None, ("linear", "rbf"), None)
+    clock = Clock(10.0)
+
+    class Slow(auto_warmup.Compiled):
+        def train(self, *arguments):
+            with event.trigger_event("numba:compile"):
+                clock.started -= 6.0
+            return 6.0
+
+    class Cached(auto_warmup.Compiled):
+        def train(self, *arguments):
+            return 3.0
+
+    slow = Slow()
+    first = Candidate("linear", "cs", 1.0)
+    found, warmup = auto_warmup.compile_first(X, y, table, candidates, first, clock, slow)
+    assert {(one.kind, one.machine) for one in found} == {("linear", "cs")}
+    assert (warmup.seconds, warmup.n_skipped, warmup.late) == (6.0, 1, 0.0)
+    assert clock.seconds == pytest.approx(6.0, abs=0.5)  # compiling counts
+    for limit, remains in ((6.5, 1.0), (3.0, 1.0), (1.0, 0.5)):
+        clock, slow = Clock(limit), Slow()
+        _, warmup = auto_warmup.compile_first(X, y, table, candidates, first, clock, slow)
+        assert limit - clock.seconds == pytest.approx(remains, abs=0.2)
+        assert warmup.late == pytest.approx(6.0 + remains - limit, abs=0.2)
+    clock = Clock(None)
+    found, warmup = auto_warmup.compile_first(X, y, table, candidates, None, clock, slow)
+    assert (found, warmup.n_skipped) == (candidates, 0)
+    # what comes from the cache is no compilation, however slow it is
+    found, warmup = auto_warmup.compile_first(X, y, table, candidates, first, Clock(1.0), Cached())
+    assert (found, warmup) == (candidates, (0.0, 0, 0.0))
 
 
 def test_a_race_model_is_kept_where_no_time_is_left(monkeypatch):
-    from polymargin.estimators import auto
+    from polymargin.estimators import auto_course
 
-    monkeypatch.setattr(auto, "final_rows", lambda *arguments: None)
+    # no time for the final fit, whatever the speed of the machine
+    monkeypatch.setattr(auto_course, "final_rows", lambda *arguments, **more: None)
     X, y = overlapping(200)
+    options = {"machines": "rbf", "n_candidates": 2, "cv": 3, "random_state": 0}
     with pytest.warns(UserWarning, match="is one of the race, trained on"):
-        model = AutoSVC(**LINEAR, max_time=1e3).fit(X, y)
+        model = AutoSVC(**options, max_time=1e3).fit(X, y)
     assert (model.stage_, model.n_rows_ < 200) == ("race", True)
     assert model.score(X, y) > 0.5
 
@@ -523,3 +628,99 @@ def test_unused_prototypes_are_pruned():
     model = AutoSVC(**options, random_state=0).fit(X, y).best_estimator_[-1]
     assert model.alive_.all()
     assert len(model.prototypes_) == len(model.prototype_classes_)
+
+
+# -- texts ---------------------------------------------------------------------------------------
+
+
+def documents(n=2600, n_words=5000, n_classes=6, seed=0):
+    """Sparse rows of words, some of which tell the class, normalised like tf-idf."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(n_classes, size=n)
+    told = 4 * rng.integers(60, size=(n, 6)) + 240 * y[:, None]
+    other = rng.integers(n_words, size=(n, 30))
+    columns = np.hstack([np.where(rng.random(told.shape) < 0.35, told, other[:, :6]), other])
+    rows = np.repeat(np.arange(n), columns.shape[1])
+    X = sparse.csr_matrix((np.ones(columns.size), (rows, columns.ravel())), shape=(n, n_words))
+    return normalize(X), y
+
+
+def test_texts_are_tried_on_many_rows_and_without_slow_machines():
+    X, y = documents()
+    table = Table.of(X, y)
+    assert table.is_text
+    all_kinds = ("linear", "prototypes", "rbf")
+    kinds = [one.kind for one in starting_candidates(table, "accurate", None, all_kinds, None)]
+    assert kinds[:6] == ["linear"] * 6
+    assert kinds.count("rbf") == 1
+    many = replace(table, n_features=60_000, n_classes=20)
+    kinds = [one.kind for one in starting_candidates(many, "accurate", None, all_kinds, None)]
+    assert "prototypes" not in kinds
+    sizes = [len(stage.splits[0].train) for stage in plan_stages(y, None, 5, 0, is_text=True)]
+    assert sizes[0] == pytest.approx(2000, abs=10)
+    assert min(sizes[1:]) == pytest.approx(0.8 * len(y), abs=3)
+
+
+def test_texts_under_a_limit_are_as_good_as_with_a_plain_linear_machine():
+    X, y = documents(4000)
+    train, test = np.arange(2600), np.arange(2600, 4000)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = AutoSVC(max_time=20.0, random_state=0).fit(X[train], y[train])
+    plain = np.mean(LinearSVC().fit(X[train], y[train]).predict(X[test]) != y[test])
+    wrong = np.mean(model.predict(X[test]) != y[test])
+    assert wrong <= 1.1 * plain + np.sqrt(plain * (1 - plain) / len(test))
+    assert (model.stage_, model.n_rows_) == ("final", len(train))
+
+
+def test_a_race_with_one_machine_left_keeps_its_record():
+    """Stages of another size are not begun for it: its validation scores would be lost."""
+    X, y = documents(3000)
+    model = AutoSVC(machines="linear", n_candidates=1, budget=HOURS, random_state=0).fit(X, y)
+    assert model.n_rows_ == 3000
+    assert model.best_score_ > 0.5
+    assert model.tried_["train_rows"] == [pytest.approx(2000, abs=10)]
+
+
+# -- few rows --------------------------------------------------------------------------------------
+
+
+def test_of_few_rows_the_most_regularised_of_equals_is_chosen():
+    from polymargin.estimators.auto_race import Entry, Race, Rules
+    from polymargin.estimators.auto_splits import Split
+    from polymargin.solvers.run import Clock
+
+    def race_of(n, objective="accuracy", n_seen=None):
+        rules = Rules(objective, "accurate", False, 1.0, True, 0, None, 0)
+        X, label = np.zeros((n, 1)), np.arange(n) % 2
+        race = Race(X, label, label, None, np.ones(n), make_table(), rules, Clock(1.0))
+        race.splits = [Split(np.arange(n // 2), np.arange(n - (n_seen or n // 2), n))]
+        wrong = {10.0: [0, 1], 1.0: [2, 3, 4], 0.1: [*range(5, 40)]}  # examples, by C
+        for c, rows in wrong.items():
+            entry = Entry(Candidate("linear", "cs", c), n_splits=1, train_rows=n // 2)
+            loss = np.zeros(n_seen or n // 2)
+            loss[rows] = 1.0
+            entry.losses, entry.mean = [loss], float(loss.mean())
+            race.entries[entry.candidate] = entry
+        return race
+
+    assert race_of(400).final_choice().candidate.c == 1.0  # one error more than the best
+    assert race_of(400).choice().candidate.c == 10.0
+    assert race_of(2000).final_choice().candidate.c == 10.0
+    assert race_of(400, "log_loss").final_choice().candidate.c == 10.0
+    assert race_of(400, n_seen=80).final_choice().candidate.c == 10.0  # most rows are unseen
+
+
+def test_numbers_too_large_to_be_squared_are_refused_by_column():
+    X, y = overlapping(60)
+    X[:, 1] *= 1e200
+    with pytest.raises(ValueError, match=r"feature 1 has values up to .*e\+200, whose squares"):
+        AutoSVC(n_candidates=1).fit(X, y)
+
+
+def test_what_nobody_validated_is_not_called_close():
+    X, y = np.array([[0.0], [1.0]]), np.array([0, 1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = AutoSVC(random_state=0).fit(X, y)
+    assert set(model.tried_["verdict"]) == {"not tried: too few rows"}

@@ -1,9 +1,11 @@
 """Benchmarks without data: nothing written, exit code 1."""
 
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -31,3 +33,24 @@ def test_without_data_earlier_results_stay(tmp_path, name):
     assert "nothing written" in done.stdout
     assert earlier.read_text() == "earlier"
     assert [path.name for path in tmp_path.iterdir()] == [earlier.name]
+
+
+def test_kept_cells_are_measured_once_for_the_same_settings(tmp_path):
+    # without the package, whose import asks for one thread
+    kept_cells = SimpleNamespace(**runpy.run_path(str(ROOT / "benchmarks" / "kept_cells.py")))
+    path = tmp_path / "made" / "cells.jsonl"
+    calls = []
+
+    def measure():
+        calls.append(1)
+        return {"error": 2.5}
+
+    for _ in range(2):
+        assert kept_cells.KeptCells(path, {"seed": 0}).get("a", measure) == {"error": 2.5}
+    assert len(calls) == 1
+    path.write_text(path.read_text() + '\n{"name": "b", "sett')  # a run that was killed
+    cells = kept_cells.KeptCells(path, {"seed": 0})
+    cells.get("b", measure)
+    assert sorted(kept_cells.KeptCells(path, {"seed": 0}).found) == ["a", "b"]
+    assert kept_cells.KeptCells(path, {"seed": 1}).found == {}
+    assert len(calls) == 2

@@ -4,12 +4,15 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from conftest import from_python
 from reference import _qp
 
 from polymargin.compiled.block_lists import enlist, examine_sums
 from polymargin.compiled.block_steps import box_step, simplex_step
 from polymargin.compiled.block_variables import make_blocks
 from polymargin.problem.machines import MACHINES
+
+compiled_box_step, compiled_simplex_step = from_python(box_step), from_python(simplex_step)
 
 
 def value(v, A, kappa, u, B):
@@ -33,7 +36,7 @@ def test_box_step(seed):
     u = -float(rng.uniform(0, 1)) if seed % 3 else 0.0
     low, high = np.full(m, -cap), np.zeros(m)
     new = np.empty(m)
-    t = box_step(-B / A, low, high, 0, m, kappa, u, float(rng.normal()), new)
+    t = compiled_box_step(-B / A, low, high, 0, m, kappa, u, float(rng.normal()), new)
     assert (new >= low).all()
     assert (new <= high).all()
     assert t == pytest.approx(u + new.sum(), abs=1e-12)
@@ -62,7 +65,7 @@ def test_simplex_step(seed):
     v = sign * start * cap / max(start.sum(), 1.0)
     G = rng.normal(size=m) * 2
     new = np.empty(m)
-    simplex_step(G, v, sign, 0, m, cap, A, kappa, new)
+    compiled_simplex_step(G, v, sign, 0, m, cap, A, kappa, new)
     assert (sign * new >= 0).all()
     assert np.abs(new).sum() <= cap * (1 + 1e-12)
     H = A * (np.eye(m) + kappa)

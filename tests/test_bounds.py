@@ -175,7 +175,7 @@ def test_pair_margins_are_those_of_the_definition(machine, kernel):
     assert record.quantiles()["margins"][0] == record.functional
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 10**6), Q=st.integers(2, 4), q=st.integers(1, 3))
 def test_distances_are_distances(seed, Q, q):
     """Moving an example by its distance along the normal of a border puts it on the border."""

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from test_cli import invoke, refused
+from cli_calls import invoke, refused
 
 import polymargin
 from polymargin.cli.cost_file import read_costs

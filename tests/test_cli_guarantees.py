@@ -139,12 +139,13 @@ def test_smo_like_solver(files, tmp_path):
 
     _, data, _ = files(MulticlassSVC("cs", random_state=0))
     target = str(tmp_path / "n.pm")
-    options = ["-m", "CS", "-c", "1", "--solver", "all-pairs,amg,mean"]
-    found = CliRunner().invoke(main, ["train", data, "-o", target, "-q", *options])
-    assert found.exit_code == 0, found.stderr
-    solver = load(target)[-1].solver
-    assert isinstance(solver, PatternSMO)
-    assert (solver.pattern, solver.selection, solver.threshold) == ("all-pairs", "amg", "mean")
+    for machine in (["-m", "CS"], ["-m", "MP", "-p", "2", "--annealing", "paper"]):
+        options = [*machine, "-c", "1", "--solver", "all-pairs,amg,mean"]
+        found = CliRunner().invoke(main, ["train", data, "-o", target, "-q", *options])
+        assert found.exit_code == 0, found.stderr
+        solver = load(target)[-1].solver
+        assert isinstance(solver, PatternSMO)
+        assert (solver.pattern, solver.selection, solver.threshold) == ("all-pairs", "amg", "mean")
 
 
 @pytest.mark.parametrize(
@@ -160,3 +161,14 @@ def test_refused_options(files, tmp_path, options, words):
     found = CliRunner().invoke(main, ["train", data, "-o", str(tmp_path / "n.pm"), *options])
     assert found.exit_code in (1, 2)
     assert words in found.stderr
+
+
+@pytest.mark.parametrize("command", ["predict", "evaluate", "report", "explain", "loo"])
+def test_a_file_without_a_classifier(command, tmp_path):
+    X, y = load_iris(return_X_y=True)
+    save(make_pipeline(StandardScaler()).fit(X), tmp_path / "steps.pm")
+    np.savetxt(tmp_path / "iris.csv", np.c_[X, y], delimiter=",")
+    arguments = [command, str(tmp_path / "steps.pm"), str(tmp_path / "iris.csv")]
+    result = CliRunner().invoke(main, arguments, catch_exceptions=False)
+    assert result.exit_code == 1
+    assert "holds a Pipeline that cannot predict" in result.stderr

@@ -9,7 +9,6 @@ from click.testing import CliRunner
 from sklearn.datasets import dump_svmlight_file
 
 from polymargin.cli import main
-from polymargin.tables import large_tables
 
 N, D, Q = 3000, 4, 3
 
@@ -34,11 +33,6 @@ def frame(seed=0):
     table.loc[::7, "b"] = np.nan
     table["kind"] = np.array(["x", "y", "z"])[y]
     return table
-
-
-@pytest.fixture(autouse=True)
-def small_blocks(monkeypatch):
-    monkeypatch.setattr(large_tables, "_LEAST_BLOCK", 1 << 14)
 
 
 def write_csv(folder, X, y):

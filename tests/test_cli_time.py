@@ -6,16 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from numba.core import event
+from sklearn.preprocessing import StandardScaler
 
 import polymargin
-from polymargin.cli import (
-    data_parts,
-    machine_setup,
-    main,
-    settings_search,
-    single_fit,
-    time_plan,
-)
+from polymargin.cli import data_parts, main, time_plan
 from polymargin.cli.application import ToolError
 
 
@@ -36,17 +31,28 @@ def train(path, *options):
     return result, record
 
 
-def cut(monkeypatch, number, status, gap=None):
+class Fits(list):
+    """The number of rows of every fit, and the limits that they were given."""
+
+    def __init__(self):
+        self.limits = []
+
+
+def cut(monkeypatch, number=-1, status=None, gap=None, take=lambda number: None):
     """The fit of this number (from 0) ends as if the clock or Ctrl-C had ended it.
 
     With a ``gap`` its model has learned wrong classes and says so in its certificate.  A status of
-    None is Ctrl-C before there is a model.  The list of rows of all fits comes back.
+    None is Ctrl-C before there is a model.  ``take`` is told the number of each fit that begins.
     """
     original = polymargin.MulticlassSVC.fit
-    fits = []
+    fits = Fits()
 
     def fit(model, X, y):
+        if model.tol == 0.1:  # a few rows, which compile the code before the time runs
+            return original(model, X, y)
         fits.append(len(y))
+        fits.limits.append(model.max_time)
+        take(len(fits) - 1)
         if len(fits) != number + 1:
             return original(model, X, y)
         if status is None:
@@ -60,6 +66,7 @@ def cut(monkeypatch, number, status, gap=None):
             raise KeyboardInterrupt
         return model
 
+    # the public verb itself: no option of a command makes one fit of several end in this way
     monkeypatch.setattr(polymargin.MulticlassSVC, "fit", fit)
     return fits
 
@@ -97,12 +104,12 @@ def test_a_good_final_fit_that_was_cut_short_is_kept(monkeypatch, blobs, tmp_pat
 
 @pytest.mark.parametrize("gap", [None, 0.9])
 def test_a_final_fit_that_cannot_end_in_time_leaves_the_validation_rows_out(
-    monkeypatch, blobs, tmp_path, gap
+    monkeypatch, blobs, tmp_path, gap, still
 ):
     """Then errors on them decide, however wide the gap."""
     path, X, y = blobs
-    fits = cut(monkeypatch, 6, "max_time", gap)
-    monkeypatch.setattr(time_plan.Timer, "left", property(lambda timer: 1e-9))
+    # the fit that is picked takes nearly half of the time, and had fewer rows
+    fits = cut(monkeypatch, 6, "max_time", gap, lambda k: still.pass_by(299.0 if k == 0 else 0.0))
     result, record = train(path, "--max-time", "600", "-o", str(tmp_path / "m"))
     assert result.exit_code == 0, result.stderr
     assert fits[-1] == fits[0] < 90
@@ -116,44 +123,58 @@ def test_an_undisturbed_training_says_nothing(blobs, tmp_path):
     assert "is kept" not in result.stderr
 
 
-def test_no_time_for_a_final_fit(monkeypatch, blobs, tmp_path):
+def test_no_time_for_a_final_fit(monkeypatch, blobs, tmp_path, still):
     """The clock runs out while C is picked: no further fit begins."""
     path, X, y = blobs
-    fits = cut(monkeypatch, -1, "max_time")
-    monkeypatch.setattr(time_plan.Timer, "seconds", property(lambda timer: 1e6 * len(fits)))
+    fits = cut(monkeypatch, take=lambda k: still.pass_by(250.0))
     result, record = train(path, "--max-time", "600", "-o", str(tmp_path / "m"))
     assert result.exit_code == 0, result.stderr
-    assert len(fits) == 6
+    assert len(fits) == 3
+    fits = cut(monkeypatch, take=lambda k: still.pass_by(601.0))
+    result, record = train(path, "--max-time", "600", "-o", str(tmp_path / "m"))
+    assert result.exit_code == 0, result.stderr
+    assert len(fits) == 1
     assert record["stage"] == "picking"
     assert "training_error" not in record
     assert "no time left for a final fit" in result.stderr
     assert accuracy(tmp_path / "m", X, y) > 0.95
 
 
-def test_scaling_counts(monkeypatch, blobs):
+def test_scaling_counts(monkeypatch, blobs, still):
     """The final fit gets what is left when its data are ready."""
-    fits = cut(monkeypatch, -1, "max_time")
-    now = [0.0]
-    monkeypatch.setattr(time_plan.Timer, "seconds", property(lambda timer: now[0]))
-    original = single_fit.fit_scaler
+    fits = cut(monkeypatch)
+    original = StandardScaler.partial_fit
 
     def slow(scaler, X):
-        if len(X) == 90:
-            now[0] = 599.0
-        original(scaler, X)
+        still.pass_by(400.0 if len(X) == 90 else 0.0)
+        return original(scaler, X)
 
-    monkeypatch.setattr(single_fit, "fit_scaler", slow)
-    given = []
-    estimator = machine_setup.MachineSetup.estimator
-
-    def spy(setup, **changes):
-        given.append(changes.get("max_time"))
-        return estimator(setup, **changes)
-
-    monkeypatch.setattr(machine_setup.MachineSetup, "estimator", spy)
+    monkeypatch.setattr(StandardScaler, "partial_fit", slow)
     train(blobs[0], "--max-time", "600")
     assert len(fits) == 7
-    assert given[-1] == pytest.approx(1.0)
+    assert fits.limits[-1] == pytest.approx(200.0)
+
+
+def test_reading_does_not_count(still):
+    timer = time_plan.Timer(10.0)
+    still.pass_by(5.0)
+    with timer.paused():
+        still.pass_by(100.0)
+    assert timer.seconds == pytest.approx(5.0)
+    timer.forgive_loading()  # a slow start leaves most of the limit to the training
+    assert timer.left == pytest.approx(9.0)
+
+
+def test_libraries_are_loaded_while_the_data_are_read(blobs, tmp_path):
+    """A limit counts from the start of the command; the model is written all the same."""
+    from polymargin.cli.early_imports import begin_imports
+
+    begin_imports(True).join()
+    options = ["train", str(blobs[0]), "--max-time", "60", "-o", str(tmp_path / "m"), "--json"]
+    result = CliRunner().invoke(main, options)
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout)["trained_rows"] == 90
+    assert accuracy(tmp_path / "m", blobs[1], blobs[2]) > 0.95
 
 
 # -- Ctrl-C --------------------------------------------------------------------------------------
@@ -201,23 +222,15 @@ def test_ctrl_c_at_the_first_setting_of_tune(monkeypatch, blobs):
 
 
 def test_tune_gives_its_search_a_share_of_the_time_and_keeps_the_better_model(
-    monkeypatch, blobs, tmp_path
+    monkeypatch, blobs, tmp_path, still
 ):
     path, X, y = blobs
     fits = cut(monkeypatch, 2, "max_time", gap=0.9)
-    limits = []
-    original = settings_search.search
-
-    def search(*arguments):
-        limits.append(arguments[-1])
-        return original(*arguments)
-
-    monkeypatch.setattr(settings_search, "search", search)
     out = tmp_path / "m"
     options = ["-m", "CS", "-c", "1,10", "--max-time", "60", "--json"]
     result = CliRunner().invoke(main, ["tune", str(path), *options, "-o", str(out)])
     assert result.exit_code == 0, result.stderr
-    assert limits == [30.0]
+    assert fits.limits[0] == pytest.approx(30.0)
     assert len(fits) == 3
     record = json.loads(result.stdout)
     assert (record["stage"], record["trained_rows"]) == ("picking", fits[0])
@@ -225,16 +238,12 @@ def test_tune_gives_its_search_a_share_of_the_time_and_keeps_the_better_model(
     assert accuracy(out, X, y) == 1.0
 
 
-def test_tune_without_a_model_to_write_searches_all_the_time(monkeypatch, blobs):
-    limits = []
-    original = settings_search.search
-    monkeypatch.setattr(
-        settings_search, "search", lambda *a: (limits.append(a[-1]), original(*a))[1]
-    )
+def test_tune_without_a_model_to_write_searches_all_the_time(monkeypatch, blobs, still):
+    fits = cut(monkeypatch)
     options = ["-m", "CS", "-c", "1,10", "--max-time", "60"]
     result = CliRunner().invoke(main, ["tune", str(blobs[0]), *options])
     assert result.exit_code == 0, result.stderr
-    assert limits == [60.0]
+    assert fits.limits[0] == pytest.approx(60.0)
 
 
 # -- groups ------------------------------------------------------------------------------------
@@ -296,3 +305,41 @@ def test_groups_without_anything_to_validate_are_refused(speakers):
     result = CliRunner().invoke(main, options)
     assert result.exit_code == 2
     assert "--group is for --method grid" in result.stderr
+
+
+def test_time_is_set_aside_for_writing_by_the_size_of_the_model():
+    small, large, huge = (time_plan.Timer(10.0) for _ in range(3))
+    small.reserve(100)
+    large.reserve(2_000_000)
+    huge.reserve(10**9)
+    assert small.limit == pytest.approx(10.0 - 1.0 - 0.4)
+    assert large.limit == pytest.approx(10.0 - 1.6 - 0.4)
+    assert huge.limit == pytest.approx(10.0 - 5.0 - 0.4)
+
+
+def test_compiling_counts_but_leaves_time_to_train(monkeypatch, blobs, tmp_path, still):
+    """A limit that the compiler used up would otherwise leave a machine that was hardly trained."""
+    original = polymargin.MulticlassSVC.fit
+
+    def fit(model, X, y):
+        if model.tol == 0.1:
+            with event.trigger_event("numba:compile"):
+                still.pass_by(6.0)
+        return original(model, X, y)
+
+    monkeypatch.setattr(polymargin.MulticlassSVC, "fit", fit)
+    path, X, y = blobs
+    out = tmp_path / "m.polymargin"
+    result, record = train(path, "-c", "1", "--max-time", "2", "-o", str(out))
+    assert "code was compiled for the first time, which took 6.0 s, and this" in result.stderr
+    assert accuracy(out, X, y) > 0.95
+    assert record["status"] == "converged"
+
+
+@pytest.mark.parametrize(("limit", "remains"), [(10.0, 4.0), (6.5, 1.0), (3.0, 1.0), (1.0, 0.5)])
+def test_after_compiling_a_second_remains(limit, remains):
+    timer = time_plan.Timer(limit)
+    timer.started -= 6.0
+    late = timer.keep_training(6.0)
+    assert timer.left == pytest.approx(remains, abs=0.1)
+    assert late == pytest.approx(max(0.0, 6.0 + remains - limit), abs=0.1)

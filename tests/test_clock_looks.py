@@ -171,3 +171,32 @@ def test_prototypes(clock, sample, kernel, assignment, end):
         assert found.certificate_.dual <= found.certificate_.primal
 
     check_every_look(clock, end, model, X, y, check)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        MulticlassSVC("cs", random_state=0),
+        MulticlassSVC("cs", kernel="rbf", random_state=0),
+        MulticlassSVC("cs", solver=PatternSMO(), random_state=0),
+        MulticlassSVC("ww", intercept="free", random_state=0),
+        MulticlassSVC("ww", kernel="rbf", random_state=0),
+        MulticlassSVC("msvm2", kernel="rbf", random_state=0),
+        MultiPrototypeSVC(2, random_state=0),
+        MultiPrototypeSVC(2, metric="learned", random_state=0),
+        MultiPrototypeSVC(2, kernel="rbf", random_state=0),
+        ConvexHullSVC(),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("max_iter", [40, 3000])
+def test_the_speed_of_the_clock_changes_no_bit(clock, sample, model, max_iter):
+    """A machine that compiles or swaps meanwhile returns the same model, also at ``max_iter``."""
+    X, y = sample[0][:80] + 100.0, sample[1][:80]  # far from the origin: linear fits take long
+    found = []
+    for look_seconds in (1e-9, 1e-3, 10.0):
+        clock.restart(look_seconds=look_seconds)
+        fitted = clone(model).set_params(max_iter=max_iter, tol=1e-7)
+        scores = fit(fitted, X, y).decision_function(X)
+        found.append((fitted.n_iter_, fitted.certificate_.dual, scores.tobytes()))
+    assert found[0] == found[1] == found[2]

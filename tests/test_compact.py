@@ -13,6 +13,7 @@ from polymargin import MulticlassSVC, MultiPrototypeSVC, load, save
 from polymargin.estimators.number_formats import (
     CompactModel,
     Grid,
+    RowGrids,
     label_bytes,
     number_bytes,
     parse_size,
@@ -165,12 +166,16 @@ def test_refusals(wrong):
 # -- integers by hand ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("number_format", ["int4", "int8", "int16"])
+@pytest.mark.parametrize(
+    ("number_format", "has_table"),
+    [("int4", False), ("int4", True), ("int8", False), ("int16", False)],
+)
 @pytest.mark.parametrize(("kept", "inner"), [(7, None), (5, None), (7, 3), (4, 3)])
-def test_compact_models_of_any_shape_run_in_c(number_format, kept, inner, tmp_path):
+def test_compact_models_of_any_shape_run_in_c(number_format, kept, inner, has_table, tmp_path):
     """Random integers: scores of C, of the integers by hand, and of the weights in float64."""
     rng = np.random.default_rng(3)
     levels = 2 ** (int(number_format[3:]) - 1) - 1
+    table = np.sort(rng.integers(-127, 128, 16)) if has_table else np.arange(-levels, levels + 1)
     R, d = 6, 7
     width = kept if inner is None else inner
     features = None if kept == d else np.sort(rng.choice(d, kept, replace=False))
@@ -182,17 +187,20 @@ def test_compact_models_of_any_shape_run_in_c(number_format, kept, inner, tmp_pa
         factor=None,
         projection=None if inner is None else rng.integers(-levels, levels + 1, (inner, kept)),
         projection_step=0.125,
-        weights=rng.integers(-levels, levels + 1, (R, width)),
+        weights=rng.choice(table, (R, width)),
         step=0.5,
         intercepts=rng.integers(-300, 300, R).astype(np.int16),
         intercept_step=0.25,
         prototype_class=np.array([0, 0, 1, 2, 2, 2]),
+        multipliers=rng.integers(1, 256, R) if number_format == "int4" else None,
+        levels=table if has_table else None,
     )
     rows = rng.normal(size=(50, d)).astype(np.float32).astype(np.float64)
     W, b = model.on_features()
     slow = rows[:, slice(None) if features is None else features]
     slow = slow if inner is None else slow @ model.projection.T * 0.125
-    slow = slow @ model.weights.T * 0.5 + 0.25 * model.intercepts
+    times = 1 if model.multipliers is None else model.multipliers
+    slow = slow @ model.weights.T * 0.5 * times + 0.25 * model.intercepts
     np.testing.assert_allclose(rows @ W.T + b, slow, atol=1e-9 * np.abs(slow).max())
     host = MultiPrototypeSVC(2, C=1.0).fit(rows, np.arange(50) % 3)
     host.compact_, host.number_format_ = model.record(), number_format
@@ -211,6 +219,71 @@ def test_grids_round_to_the_nearest_and_cut_outliers():
     assert np.abs(grid.round(values) - values)[inside].max() <= 0.5 * grid.step * (1 + 1e-9)
     coarse = Grid.of(values[:-1], "int4")
     assert coarse.step * coarse.levels < np.abs(values[:-1]).max()
+
+
+def test_rows_have_steps_of_their_own():
+    rng = np.random.default_rng(1)
+    values = rng.normal(size=(5, 40)) * np.array([1.0, 3.0, 0.5, 10.0, 2.0])[:, None]
+    grids = RowGrids.of(values)
+    whole = grids.integers(values)
+    assert np.abs(whole).max() == 7
+    assert grids.table is None
+    steps = grids.step * grids.multipliers[:, None]
+    np.testing.assert_allclose(grids.round(values), whole * steps, rtol=1e-6)
+
+    def error(rounded):
+        return ((rounded - values) ** 2).sum()
+
+    best = sum(error_of(row) for row in values)
+    assert error(grids.round(values)) < 1.05 * best
+    assert error(grids.round(values)) < 0.5 * error(Grid.of(values, "int4").round(values))
+
+
+def test_uneven_levels_suit_normal_numbers():
+    values = np.random.default_rng(2).normal(size=(6, 200))
+    even, uneven = RowGrids.of(values), RowGrids.of(values, has_table=True)
+    whole = uneven.integers(values)
+    assert np.isin(whole, uneven.table).all()
+    assert len(np.unique(whole)) == 16
+    rounded = uneven.round(values)
+    np.testing.assert_array_equal(uneven.integers(rounded), whole)
+    gap = np.diff(uneven.levels).max() * uneven.step * uneven.multipliers[:, None]
+    inside = np.abs(values) < 127 * uneven.step * uneven.multipliers[:, None]
+    assert (np.abs(rounded - values) <= 0.51 * gap)[inside].all()
+    assert ((rounded - values) ** 2).sum() < 0.85 * ((even.round(values) - values) ** 2).sum()
+
+
+def test_levels_that_contradict_the_weights_are_refused(digits):
+    record = dict(digits.compact_)
+    for wrong in (np.arange(15), np.arange(16)[::-1], np.arange(16) + 100):
+        with pytest.raises(ValueError, match="contradicts itself"):
+            CompactModel.of_record(record | {"number_format": "int4", "levels": wrong})
+
+
+def test_levels_are_uneven_where_their_table_is_small_beside_the_weights():
+    few, many = (plans_for(Room(size, 16, 10, 0, 10, 500))[0] for size in (250, 3000))
+    assert few.number_format == many.number_format == "int4"
+    assert not few.has_table
+    assert many.has_table
+    room = Room(3000, 16, 10, 0, 10, 500)
+    assert room.size(many) <= 3000 < room.size(SizePlan("int4", many.n_prototypes + 1, 16))
+    assert not SizePlan("int8", 300, 16).has_table
+    assert not SizePlan("int4", 300, 64, 16).has_table
+
+
+def test_fewer_prototypes_are_tried_than_there_is_room_for():
+    counts = {plan.n_prototypes for plan in plans_for(Room(20000, 20, 6, 0, 6, 500))}
+    assert {30, 72, 240} <= counts
+    small = Room(1000, 20, 6, 0, 6, 500)
+    most = max(plan.n_prototypes for plan in plans_for(small))
+    assert 30 in {plan.n_prototypes for plan in plans_for(small)}
+    assert most > 30 / 0.6
+    assert all(small.size(plan) <= 1000 for plan in plans_for(small))
+
+
+def error_of(row):
+    """Least squared error of one row on a grid of its own."""
+    return ((Grid.of(row, "int4").round(row) - row) ** 2).sum()
 
 
 def test_bytes_of_labels_and_numbers():
@@ -245,3 +318,24 @@ def test_unit_rows_are_part_of_the_exports(norm, kernel, tmp_path):
     number, scores = run_c(model, IRIS, tmp_path)
     assert (number == model.predict(IRIS)).all()
     assert np.abs(scores - mine[:-1]).max() < 1e-3
+
+
+def test_class_weights_name_labels():
+    X, y = load_iris(return_X_y=True)
+    names = np.array(["setosa", "versicolor", "virginica"])
+    weights = {"setosa": 1.0, "versicolor": 5.0, "virginica": 0.1}
+    model = MultiPrototypeSVC(1, fit_into="200B", class_weight=weights, random_state=0)
+    model.fit(X, names[y])
+    is_versicolor = names[y] == "versicolor"
+    assert model.score(X[is_versicolor], names[y][is_versicolor]) >= 0.98
+    assert set(model.predict(X)) <= set(names)
+
+
+@pytest.mark.parametrize("size", [1e-38, 1e-60, 1e-300, 5e-324])
+def test_grids_of_vanishing_weights(size):
+    values = size * np.array([[1.0, -0.5, 0.25], [0.5, 1.0, 0.0]])
+    with np.errstate(all="raise", under="ignore"):
+        grids = Grid.of(values, "int8"), RowGrids.of(values), RowGrids.of(values, has_table=True)
+        for grid in grids:
+            assert np.isfinite(grid.round(values)).all()
+            assert np.abs(grid.integers(values)).max() <= 127

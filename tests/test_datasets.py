@@ -60,13 +60,13 @@ def assert_reads(text):
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_shortest_decimal_of_any_double(value):
     assert_reads(repr(value))
 
 
 @given(st.integers(0, 10**19 - 1), st.integers(-345, 310))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_any_decimal(digits, power):
     assert_reads(f"{digits}e{power}")
 

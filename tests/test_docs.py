@@ -1,7 +1,8 @@
-"""Documentation pages and docstrings: no formula is taken for an HTML tag."""
+"""No formula of pages and docstrings is taken for an HTML tag; broken links of a site are found."""
 
 import ast
 import re
+import runpy
 from pathlib import Path
 
 import polymargin
@@ -43,3 +44,24 @@ def test_docstrings():
 def test_what_is_swallowed():
     assert swallowed("the score <w_k, phi(x)> of <b>class</b> k < l") == ["<w_k"]
     assert swallowed(prose("`<w_k, x>`\n\n    <w_k, x>\n\n```\n<w, x>\n```\n")) == []
+
+
+def test_broken_links_of_a_site_are_found(tmp_path):
+    (tmp_path / "other.html").write_text('<h1 id="here">x</h1>', encoding="utf-8")
+    (tmp_path / "style.css").write_text("@import 'https://fonts.example/a.css';", encoding="utf-8")
+    page = tmp_path / "index.html"
+    good = '<a href="other.html#here">x</a><a href="#top">x</a><a href="https://a.example">x</a>'
+    bad = (
+        '<a href="gone.html">x</a><a href="other.html#there">x</a><img src="//b.example/c.png">'
+        '<link rel="stylesheet" href="style.css">'
+    )
+    broken = runpy.run_path(str(ROOT / "tools" / "check_site.py"))["broken"]
+    page.write_text(good, encoding="utf-8")
+    assert broken(tmp_path) == ["style.css: loads https://fonts.example/a.css"]
+    page.write_text(good + bad, encoding="utf-8")
+    assert sorted(broken(tmp_path)) == [
+        "index.html: loads //b.example/c.png",
+        "index.html: no anchor for other.html#there",
+        "index.html: no file for gone.html",
+        "style.css: loads https://fonts.example/a.css",
+    ]

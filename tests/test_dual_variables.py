@@ -5,7 +5,7 @@ import pytest
 from sklearn.metrics.pairwise import rbf_kernel
 
 from polymargin import MulticlassSVC
-from polymargin.problem.machines import find_machine
+from polymargin.problem.machines import MACHINES, find_machine
 from polymargin.selection.dual_variables import dual_variables
 
 C, GAMMA = 2.0, 0.5
@@ -53,10 +53,11 @@ def test_dual_variables(name):
     assert find_machine(name).name == name
 
 
-def test_margins_of_the_quadratic_machine():
+@pytest.mark.parametrize(("name", "cost"), [("msvm2", C), ("llw", np.inf)])
+def test_margins_of_the_quadratic_machine(name, cost):
     """(9.3): N = (d^2 / Q) sum ((1 + d_kl) / gamma_kl)^2 with kappa~; Proposition 2."""
     X, y = clouds()
-    model = MulticlassSVC("msvm2", C=C, kernel="rbf", gamma=GAMMA, tol=1e-11, random_state=0)
+    model = MulticlassSVC(name, C=cost, kernel="rbf", gamma=GAMMA, tol=1e-8, random_state=0)
     found = dual_variables(model.fit(X, y), X, y)
     Q = 3
     pairs = np.triu_indices(Q, 1)
@@ -75,3 +76,16 @@ def test_refusals():
     model = MulticlassSVC("ww", random_state=0).fit(X, y)
     with pytest.raises(ValueError, match="must be the 36 training examples"):
         dual_variables(model, X[:9], y[:9])
+
+
+@pytest.mark.parametrize("name", ["cs", "ww", "llw"])
+def test_clipped_variables_reach_their_caps_and_no_more(name):
+    rng = np.random.default_rng(0)
+    own, cap = rng.integers(4, size=50), rng.uniform(0.5, 2.0, size=50)
+    machine = MACHINES[name]
+    V = np.abs(machine.feasible(-5.0 * rng.random((50, 4)), own, cap))
+    most = V.sum(axis=1) if machine.K3 else V.max(axis=1)
+    assert (most <= cap * (1 + 1e-12)).all()
+    assert most.max() > 0.5 * cap.min()
+    if machine.K3:
+        np.testing.assert_allclose(most, cap, rtol=1e-12)

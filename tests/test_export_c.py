@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +17,7 @@ from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 from polymargin import ConvexHullSVC, MulticlassSVC, MultiPrototypeSVC
 from polymargin.export import ExportModel, to_c
+from polymargin.export.c_kernel import plan_kernel
 from polymargin.export.c_text import c_string
 from polymargin.export.c_writer import constant_bytes, header_and_notes
 
@@ -217,7 +219,7 @@ def test_number_labels(labels, wanted, tmp_path):
     assert [int(word) for word in found.split()] == wanted
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=12))
 def test_strings_are_exact(text):
     literal = c_string(text)
@@ -309,7 +311,6 @@ def test_digits(model, digits, tmp_path):
 
 @settings(
     max_examples=12,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
     phases=[Phase.generate],  # every example is a compilation: do not shrink
 )
@@ -354,3 +355,32 @@ def test_random_records(d, counts, exponent, dtype, kernel, seed, tmp_path):
     limit = {"float32": 2e-6, "int16": 3e-3, "int8": 8e-2}[dtype]
     largest = max(1.0, float(np.abs(expected).max()))
     np.testing.assert_allclose(scores, expected, rtol=0, atol=limit * largest)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_integers_that_change_classes_are_named_or_refused():
+    """Large terms of a polynomial cancel; those of a Gaussian kernel do not."""
+    model = MulticlassSVC(kernel="poly", coef0=1.0, C=100.0, max_iter=2000).fit(X + 20.0, Y)
+    with pytest.raises(ValueError, match=r"dtype='int8' is too coarse.*use dtype='int16' or"):
+        to_c(model, dtype="int8")
+    two = MulticlassSVC(kernel="poly", coef0=1.0, C=100.0, max_iter=2000).fit(X + 20.0, Y % 2)
+    with pytest.warns(UserWarning, match=r"Caution: scores are off.*use dtype='float32'"):
+        assert "Caution" in to_c(two, dtype="int16")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        to_c(model, dtype="float32")
+        for C in (1.0, 1e4):
+            to_c(MulticlassSVC(kernel="rbf", C=C).fit(X, Y), dtype="int8")
+
+
+def test_changed_classes_are_those_of_the_compiled_header(tmp_path):
+    """The share at support vectors and middles, which the plan reckons, is what C does there."""
+    model = MulticlassSVC(kernel="poly", coef0=1.0, C=10.0, max_iter=2000).fit(X32 + 4.0, Y)
+    plan = plan_kernel(ExportModel.from_estimator(model), "model", "int8")
+    V = model.support_vectors_
+    first, second = np.random.default_rng(0).integers(0, len(V), (2, 300))
+    points = np.vstack([V, 0.5 * (V[first] + V[second])]).astype(np.float32).astype(np.float64)
+    number, _ = run_c(model, points, tmp_path, "int8")
+    changed = (model.classes_[number] != model.predict(points)).mean()
+    assert changed > 0.0
+    assert abs(plan.changed - changed) < 0.02

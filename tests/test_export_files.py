@@ -8,7 +8,6 @@ from conftest import make_overlapping
 
 import polymargin
 from polymargin import MulticlassSVC, export_model
-from polymargin.export import suffixes as files
 from polymargin.export.suffixes import write_whole
 
 X, Y = make_overlapping()
@@ -69,7 +68,7 @@ def test_a_failed_write_leaves_the_old_file(model, tmp_path, monkeypatch):
     def full(number):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(files.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match=r"No space.*/model\.json'"):
         export_model(model, path)
     assert path.read_bytes() == before

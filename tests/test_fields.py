@@ -8,18 +8,17 @@ from conftest import make_overlapping
 from scipy import sparse
 
 from polymargin.compiled.fields import (
-    DenseField,
     KernelField,
-    PackedField,
     SparseField,
+    dense_field,
     difference,
     is_ready,
-    pack_rows,
     push,
     push_list,
     push_pair,
     read,
 )
+from polymargin.compiled.gathered_field import flush, gathered
 
 N_CLASSES = 4
 SCALE = 1.5  # of the constant feature
@@ -81,13 +80,14 @@ def make_field(kind, dtype):
     n, d = X.shape
     constant = np.zeros(N_CLASSES)
     if kind == "dense":
-        field = DenseField(X.astype(dtype), np.zeros((N_CLASSES, d)), constant, SCALE)
+        field = dense_field(X.astype(dtype), np.zeros((N_CLASSES, d)), constant, SCALE)
         return field, ref.linear(X, X, SCALE)
     if kind == "packed":
-        rows, slot = np.empty((n, d), dtype=np.float32), np.empty(n, dtype=np.int64)
-        pack_rows(X.astype(dtype), np.random.default_rng(0).permutation(n), rows, slot)
+        order, slot = np.random.default_rng(0).permutation(n), np.empty(n, dtype=np.int64)
+        rows, slot[order] = X[order].astype(np.float32), np.arange(n)
         W = np.zeros((N_CLASSES, d), dtype=np.float32)
-        return PackedField(rows, slot, W, constant, SCALE), ref.linear(X, X, SCALE)
+        field = dense_field(X.astype(dtype), np.zeros((N_CLASSES, d)), constant, SCALE)
+        return field._replace(packed=rows, slot=slot, packed_W=W), ref.linear(X, X, SCALE)
     if kind in WIDTHS:
         csr = sparse.csr_array(X.astype(dtype))
         V = np.zeros((d, WIDTHS[kind]))
@@ -104,6 +104,8 @@ def make_field(kind, dtype):
         width=n,
         used=np.zeros(n, dtype=np.int64),
         tick=np.zeros(1, dtype=np.int64),
+        constant=constant,
+        scale=0.0,
     )
     return field, K.astype(float)
 
@@ -186,3 +188,60 @@ def test_data_are_not_written():
         compiled_push(field, 0, 1, 2.0)
         compiled_push_pair(field, 5, 0, 3, -1.0)
         np.testing.assert_array_equal(data, before)
+
+
+def biased_field(dtype):
+    """A KernelField with a constant feature, and the kernel matrix that it stands for."""
+    field, K = make_field("kernel", dtype)
+    return field._replace(scale=SCALE), K + SCALE**2
+
+
+@pytest.mark.parametrize("verbs", [COMPILED, INTERPRETED], ids=["compiled", "interpreted"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_gathered_pushes_are_seen_before_and_after_they_are_made(dtype, verbs):
+    read_, difference_, push_, push_pair_, push_list_, is_ready_ = verbs
+    plain, K = biased_field(dtype)
+    field = gathered(plain, notes=8)
+    n = len(K)
+    rng = np.random.default_rng(1)
+    tau = np.zeros((n, N_CLASSES))
+    every = np.tile(np.arange(N_CLASSES, dtype=np.int16), (n, 1))
+    atol = 1e-4 if dtype == np.float32 else 1e-10
+    most = 0
+    for step in range(40):
+        i, j = (int(k) for k in rng.integers(n, size=2))
+        assert is_ready_(field, i)
+        if step % 2:
+            push_pair_(field, i, 0, 2, 0.5)
+            tau[i, [0, 2]] += 0.5, -0.5
+        else:
+            change = rng.normal(size=N_CLASSES)
+            push_list_(field, i, every, N_CLASSES, change)
+            push_(field, i, 3, 0.25)
+            tau[i] += change
+            tau[i, 3] += 0.25
+        most = max(most, int(field.waiting[0]))
+        scores, found = K[j] @ tau, np.empty(N_CLASSES)
+        read_(field, j, every, N_CLASSES, found)
+        np.testing.assert_allclose(found, scores, atol=atol)
+        np.testing.assert_allclose(
+            difference_(field, j, 1, 2), scores[1] - scores[2], atol=2 * atol
+        )
+    assert most == 8  # the notes were full, and written, more than once
+    flush(field)
+    assert field.waiting[0] == 0
+    assert (field.note == -1).all()
+    scores = plain.F + (plain.constant * SCALE)[:, None]
+    np.testing.assert_allclose(scores, (K @ tau).T, atol=atol)
+
+
+def test_gathered_pushes_read_rows_of_patterns_that_have_none_themselves():
+    plain, K = biased_field(np.float64)
+    field = gathered(plain)
+    every = np.tile(np.arange(N_CLASSES, dtype=np.int16), (len(K), 1))
+    push(field, 0, 1, 2.0)
+    plain.slot[3] = -1
+    found = np.empty(N_CLASSES)
+    read(field, 3, every, N_CLASSES, found)
+    np.testing.assert_allclose(found, [0.0, 2.0 * K[3, 0], 0.0, 0.0])
+    assert not is_ready(field, 3)

@@ -111,7 +111,7 @@ def test_data_frame_names_are_in_the_header(iris, tmp_path):
     assert header["feature_names"] == list("abcd")
     assert header["labels"] == ["setosa", "versicolor", "virginica"]
     assert header["library"] == polymargin.__version__
-    assert header["format"] == model_files.FORMAT_VERSION
+    assert header["format"] == 1
     assert header["estimator"] == ["StandardScaler", "MulticlassSVC"]
     assert list(polymargin.load(tmp_path / "m").feature_names_in_) == list("abcd")
 

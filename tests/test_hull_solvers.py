@@ -33,7 +33,7 @@ def feasible(rng, y, caps):
 
 
 @given(st.integers(0, 10**6), st.integers(2, 5))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_kbar(seed, n_classes):
     """T14, and Kbar = K o A with A the Gram matrix of codes: positive semi-definite."""
     rng = np.random.default_rng(seed)
@@ -53,7 +53,7 @@ def test_kbar(seed, n_classes):
 
 
 @given(st.integers(0, 10**6))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_linear_minimum(seed):
     """A32 against a linear program."""
     rng = np.random.default_rng(seed)
@@ -78,7 +78,7 @@ def test_thresholds():
 
 
 @given(st.integers(0, 10**6))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_face(seed):
     """Class sums stay, bounds hold, f falls; without bounds in the way it is the minimum."""
     rng = np.random.default_rng(seed)
@@ -163,7 +163,7 @@ def test_creeping_pairs():
 
 
 @given(st.integers(0, 10**6), st.sampled_from(["linear", "rbf"]), st.sampled_from([1.0, 0.15]))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_order_and_names_do_not_matter(seed, kernel, eta):
     rng = np.random.default_rng(seed)
     X, y = clouds(45, 6, seed=seed, distance=2.0)

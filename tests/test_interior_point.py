@@ -70,6 +70,32 @@ def test_several_prototypes_of_a_class():
     assert best_gap(make_problem("cs", counts=[2, 1, 3])) <= TOL
 
 
+def test_a_prototype_without_examples():
+    """An assignment may leave a prototype empty; the path goes on all the same."""
+    problem = make_problem("cs", counts=[2, 1, 3])
+    own = np.where(problem.own == 4, 3, problem.own)
+    assert best_gap(problem.changed(own=own)) <= TOL
+
+
+@pytest.mark.parametrize("name", ["cs", "ww", "llw"])
+@pytest.mark.parametrize("free", [False, True])
+def test_a_path_from_a_near_point_is_shorter(name, free):
+    """It begins beside a point with a gap of 2 %, and ends where the path from the middle ends."""
+    problem = make_problem(name, free=free, C=300.0)
+    X = features(problem)
+    path = CentralPath(problem, X, problem.cap, 1.0)
+    while not path.is_within(0.02):
+        assert path.advance()
+    near = path.point(path.alpha)
+    lengths = []
+    for start in (None, near):
+        path = CentralPath(problem, X, problem.cap, 1.0, start)
+        points, iterations = follow(path, 0.01 * TOL, lambda: None)
+        assert min(judge(problem, point).certificate.relative_gap for point in points) <= TOL
+        lengths.append(iterations)
+    assert lengths[1] < lengths[0]
+
+
 def test_caps_that_the_solution_does_not_reach():
     """Where C is huge, the path between smaller caps ends at the solution of the problem."""
     problem = make_problem("cs", C=1e9, spread=20.0)

@@ -225,7 +225,7 @@ def test_class_weights_are_weights_of_examples(machine, intercept, overlapping):
 
 
 @given(st.integers(0, 10**6), st.sampled_from(MACHINES), st.sampled_from(["free", "none"]))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_twice_is_weight_two_in_any_order(seed, machine, intercept):
     """A repeated example is one of weight two; order and names of classes change nothing."""
     rng = np.random.default_rng(seed)

@@ -11,10 +11,14 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import cross_val_score
 
 from polymargin import Annealing, MultiPrototypeSVC, MultiPrototypeSVCCV, regularization_path
+from polymargin.estimators.callbacks import watched
 from polymargin.export import ExportModel
-from polymargin.solvers import prototypes as alternation
-from polymargin.solvers.metric_learning import Metric, prototype_metric
-from polymargin.solvers.prototypes import solve_prototypes
+from polymargin.problem.kernels import Kernel
+from polymargin.problem.machines import MACHINES
+from polymargin.problem.problem import Problem
+from polymargin.solvers import solve
+from polymargin.solvers.metric_learning import Metric, learn_metric, prototype_metric
+from polymargin.solvers.run import Run, Stop
 
 
 @pytest.fixture(scope="module")
@@ -160,57 +164,54 @@ def test_time_limit(digits):
     assert model.predict(digits[0]).shape == digits[1].shape
 
 
-class Recorder:
-    """Notes what every solve was asked for and what came back."""
-
-    def __init__(self, monkeypatch):
-        self.calls = []
-        monkeypatch.setattr(alternation, "solve_prototypes", self)
-
-    def __call__(self, problem, run, schedule, is_static):
-        begun, first = run.seconds, problem.own.copy()
-        found = solve_prototypes(problem, run, schedule, is_static)
-        temperatures = None if schedule is None else schedule.temperatures
-        self.calls.append((begun, run.stop, temperatures, is_static, first, found))
-        return found
+def task(digits, n_prototypes=3):
+    """A problem with its first assignment, as ``learn_metric`` gets it."""
+    X, y = digits
+    own = y * n_prototypes + np.random.default_rng(0).integers(n_prototypes, size=len(y))
+    prototype_class = np.repeat(np.arange(10), n_prototypes)
+    kernel, cap = Kernel("linear", offset=1.0), np.full(len(y), 0.1)
+    return Problem(MACHINES["cs"], kernel, X, y, cap, own, prototype_class)
 
 
-def test_two_lessons_with_draws_in_between(digits, monkeypatch):
-    recorder = Recorder(monkeypatch)
-    model = machine(n_prototypes=5, tol=1e-5).fit(*digits)
-    first, draws, second, last = recorder.calls
-    assert [call[3] for call in recorder.calls] == [True, False, True, False]
+def learn(problem, annealing, run):
+    """What is learned, and the temperature of every check on the way (0 without draws)."""
+    temperatures = []
+    plan = None if annealing is None else annealing.schedule(0.1)
+    watcher = lambda check, snapshot: bool(temperatures.append(check.temperature))  # noqa: E731
+    return learn_metric(problem, run, plan, (watcher,)), np.array(temperatures)
+
+
+def test_two_static_problems_with_draws_in_between(digits):
+    problem = task(digits, 5)
+    learned, temperatures = learn(problem, Annealing(), Run(Stop(1e-5)))
     whole = Annealing().temperatures(0.1)
-    np.testing.assert_array_equal(draws[2], whole[whole > 0.15])
-    np.testing.assert_array_equal(last[2], whole[whole <= 0.15])
-    np.testing.assert_array_equal(first[4], draws[4])
-    np.testing.assert_array_equal(second[4], draws[5].own)
-    np.testing.assert_array_equal(last[4], draws[5].own)
-    assert (draws[4] != draws[5].own).any()
+    np.testing.assert_array_equal(temperatures[temperatures > 0.0], whole[whole > 0.15])
+    assert (temperatures[0], temperatures[-1]) == (0.0, 0.0)
+    np.testing.assert_array_equal(learned.schedule.temperatures, whole[whole <= 0.15])
+    assert (learned.own != problem.own).any()
     # the metric that stays is that of the static problem without a metric
-    plain = machine(
-        n_prototypes=5, assignment="static", metric="euclidean", init=draws[5].own, tol=1e-8
-    ).fit(*digits)
-    expected = prototype_metric(plain.prototypes_).matrix
-    np.testing.assert_allclose(model.metric_, expected, atol=1e-2 * np.abs(expected).max())
-    assert model.history_["temperature"].max() <= 0.15
+    plain = solve(problem.changed(own=learned.own), Run(Stop(1e-8))).judgement
+    expected = prototype_metric(plain.W * plain.scale).matrix
+    found = learned.metric.matrix
+    np.testing.assert_allclose(found, expected, atol=1e-2 * np.abs(expected).max())
+
+
+def test_the_fit_goes_on_with_the_draws_that_are_left(fitted):
+    assert fitted.history_["temperature"].max() <= 0.15
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [
-        {"assignment": "static"},
-        {"assignment": "greedy"},
-        {"n_prototypes": 1},
-        {"annealing": Annealing(initial_temperature=0.1)},
-    ],
-    ids=["static", "greedy", "one prototype", "cold"],
+    ("annealing", "count"),
+    [(None, 3), (Annealing(), 1), (Annealing(initial_temperature=0.1), 3)],
+    ids=["static or greedy", "one prototype", "cold"],
 )
-def test_one_lesson_without_hot_draws(digits, monkeypatch, changes):
-    recorder = Recorder(monkeypatch)
-    machine(**changes).fit(*digits)
-    assert [call[3] for call in recorder.calls] == [True, changes.get("assignment") == "static"]
-    np.testing.assert_array_equal(recorder.calls[0][4], recorder.calls[1][4])
+def test_one_static_problem_without_hot_draws(digits, annealing, count):
+    problem = task(digits, count)
+    learned, temperatures = learn(problem, annealing, Run(Stop(1e-3)))
+    assert not temperatures.any()
+    np.testing.assert_array_equal(learned.own, problem.own)
+    if annealing is not None:
+        np.testing.assert_array_equal(learned.schedule.temperatures, annealing.temperatures(0.1))
 
 
 def test_schedule_that_never_cools_down_so_far(digits):
@@ -219,30 +220,27 @@ def test_schedule_that_never_cools_down_so_far(digits):
     assert model.history_["temperature"].max() == 0.0
 
 
-def test_further_restarts_anneal_from_the_start(digits, monkeypatch):
-    recorder = Recorder(monkeypatch)
-    machine(n_restarts=2).fit(*digits)
-    assert len(recorder.calls) == 5
-    assert max(recorder.calls[4][2]) == 0.5
+def test_further_restarts_anneal_from_the_start(digits):
+    hottest = []
+    with watched(lambda check, snapshot: bool(hottest.append(check.temperature == 0.5))):
+        machine(n_restarts=2).fit(*digits)
+    assert sum(hottest) == 2  # while the metric was learned, and in the second restart
 
 
-def test_learning_takes_half_of_the_time_at_most(digits, monkeypatch):
-    recorder = Recorder(monkeypatch)
-    machine(max_time=100.0).fit(*digits)
-    shares = [stop.max_time - begun for begun, stop, *_ in recorder.calls[:-1]]
-    np.testing.assert_allclose(shares, [12.5, 25.0, 12.5], atol=0.5)
-    assert recorder.calls[-1][1].max_time == 100.0
+def test_learning_takes_half_of_the_time_at_most(digits, clock):
+    clock.restart(look_seconds=0.1)
+    run = Run(Stop(1e-14, max_time=100.0))
+    learned, _ = learn(task(digits), Annealing(cooling=0.01), run)
+    assert learned.found is None
+    assert 40.0 < run.seconds < 55.0
 
 
-def test_passes_are_counted_over_all_lessons(digits, monkeypatch):
-    recorder = Recorder(monkeypatch)
+def test_passes_are_counted_over_all_parts(digits):
+    learned, _ = learn(task(digits), Annealing(), Run(Stop(1e-14, max_iter=80)))
+    assert learned.passes == 10 + 20 + 10
     with pytest.warns(ConvergenceWarning, match="max_iter"):
-        model = machine(max_iter=80).fit(*digits)
-    *lessons, last = recorder.calls
-    assert [call[1].max_iter for call in lessons] == [10, 20, 10]
-    used = sum(call[-1].solution.iterations for call in lessons)
-    assert last[1].max_iter == 80 - used == model.n_iter_
-    assert model.status_ == "max_iter"
+        model = machine(max_iter=80, tol=1e-14).fit(*digits)
+    assert (model.n_iter_, model.status_) == (40, "max_iter")
 
 
 def test_draws_of_a_lesson_are_shown(digits, capfd):
@@ -254,40 +252,37 @@ def test_draws_of_a_lesson_are_shown(digits, capfd):
     assert len(lines) > len(model.history_["energy"])
 
 
-def test_interrupted_while_it_learns(digits, monkeypatch):
-    def solve(problem, run, schedule, is_static):
-        run.clock.interrupted = run.interrupted or is_static
-        return solve_prototypes(problem, run, schedule, is_static)
-
-    monkeypatch.setattr(alternation, "solve_prototypes", solve)
-    model = machine()
-    with pytest.raises(KeyboardInterrupt):
-        model.fit(*digits)
-    assert model.status_ == "interrupted"
-    assert model.predict(digits[0]).shape == digits[1].shape
-
-
-@pytest.mark.parametrize("lesson", [1, 2, 3], ids=["first static", "draws", "second static"])
-def test_interrupted_lessons_keep_their_best_model(digits, monkeypatch, lesson):
+@pytest.mark.parametrize("part", ["first static", "draws", "second static"])
+def test_interrupted_learning_keeps_its_best_model(digits, part, clock):
+    """Ctrl-C at a look at the clock in each part; only draws are told to those who watch."""
     X, y = digits
-    calls = []
+    checks, looks = [], []
 
-    def solve(problem, run, schedule, is_static):
-        calls.append(is_static)
-        found = solve_prototypes(problem, run, schedule, is_static)
-        run.clock.interrupted = len(calls) == lesson
-        return found
+    def watch(check, snapshot):
+        checks.append(check)
+        looks.append(clock.looks)
+        return False
 
-    monkeypatch.setattr(alternation, "solve_prototypes", solve)
+    clock.restart()
+    with watched(watch):
+        machine().fit(X, y)
+    first, last = (k for k, check in enumerate(checks) if check.iteration == 0)
+    middle = {
+        "first static": looks[first] // 2,
+        "draws": looks[last - 1],
+        "second static": (looks[last - 1] + looks[last]) // 2,
+    }
+    clock.restart(middle[part], "interrupted")
     model = machine()
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, y)
-    assert len(calls) == lesson
     assert model.status_ == "interrupted"
-    assert model.score(X, y) > 0.97
     assert model.energy_ == pytest.approx(energy(model, X, y, 0.1), rel=1e-9)
-    if lesson == 1:
+    if part == "first static":
         np.testing.assert_allclose(model.metric_, np.eye(64))
+    else:
+        assert model.score(X, y) > 0.97
+        assert np.abs(model.metric_ - np.eye(64)).max() > 0.1
 
 
 # -- around it ---------------------------------------------------------------------------------

@@ -431,3 +431,12 @@ def test_seeds_give_other_first_assignments(data):
         for seed in range(3)
     }
     assert len(found) == 3
+
+
+@pytest.mark.parametrize("count", [10**30, 10**400])
+def test_counts_beyond_all_integers(overlapping, count):
+    """They are cut to the examples that there are, as any count that is too large."""
+    X, y = overlapping
+    with pytest.warns(UserWarning, match="fewer than the"):
+        model = MultiPrototypeSVC(count, assignment="static", random_state=0).fit(X[:12], y[:12])
+    assert len(model.prototypes_) == 12

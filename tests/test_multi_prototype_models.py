@@ -143,7 +143,7 @@ def test_reject_option(data):
     np.testing.assert_array_equal(labels, np.where(lead > margin, model.predict(X), -1))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 10**6),
     d=st.integers(1, 40),

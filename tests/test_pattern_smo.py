@@ -1,8 +1,5 @@
 """PatternSMO: every combination against the QP oracle, cache counts by hand, honest endings."""
 
-import os
-import signal
-import threading
 import warnings
 from collections import OrderedDict
 
@@ -10,14 +7,16 @@ import numpy as np
 import pytest
 import reference as ref
 from conftest import make_overlapping, make_separable
+from prototype_reference import check_model
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 
 from polymargin import FitMonitor, MulticlassSVC, MultiPrototypeSVC, PatternSMO
-from polymargin.solvers.smo import rounds as smo
+from polymargin.compiled.totals import STEPS
 from polymargin.solvers.smo.pattern_smo import PATTERNS, SELECTIONS
+from polymargin.solvers.smo.rounds import EMPTY_ROUNDS, PatternRounds
 from polymargin.solvers.smo.row_cache import row_capacity
 
 GAMMA = 0.3
@@ -172,6 +171,39 @@ def test_static_multi_prototype(pattern, kernel):
     assert set(COUNTS) <= set(model.history_)
 
 
+@pytest.mark.parametrize(
+    ("kernel", "assignment", "annealing", "solver"),
+    [
+        ("rbf", "annealed", "paper", PatternSMO("basic", "kkt", "max", cache_rows=10)),
+        ("rbf", "annealed", "default", PatternSMO("exact", "core")),
+        ("rbf", "greedy", "paper", PatternSMO("opt-kkt", "bmg", "mean")),
+        ("linear", "annealed", "default", PatternSMO("all-pairs", "amg", "mean")),
+        ("linear", "greedy", "default", PatternSMO("opt-kkt", "kkt", "log")),
+    ],
+)
+def test_inner_solver_of_the_alternation(kernel, assignment, annealing, solver):
+    """Static problems between reassignments: the end is certified by arithmetic of the test."""
+    X, y = make_overlapping(45, 4, 3)
+    given = {
+        "n_prototypes": 2, "kernel": kernel, "gamma": GAMMA, "assignment": assignment,
+        "annealing": annealing, "random_state": 0, "intercept": "none",
+    }  # fmt: skip
+    model = MultiPrototypeSVC(solver=solver, **given)
+    if solver.threshold == "log":  # what was reached is certified all the same
+        with pytest.warns(ConvergenceWarning, match="logarithmic threshold"):
+            assert model.fit(X, y).certificate_.relative_gap < 0.5
+        return
+    model.fit(X, y)
+    K = ref.rbf(X, X, GAMMA) if kernel == "rbf" else ref.linear(X, X)
+    check_model(model, K, y, np.ones(45))
+    assert model.status_ == "converged"
+    assert model.stationary_
+    plain = MultiPrototypeSVC(**given).fit(X, y)
+    assert model.energy_ == pytest.approx(plain.energy_, rel=0.1)
+    assert (np.diff(model.history_["seconds"]) >= 0).all()
+    assert {"temperature", "energy", "changed"} <= set(model.history_)
+
+
 def test_one_prototype_per_class_is_crammer_singer(task):
     X, y, best = task
     model = MultiPrototypeSVC(
@@ -207,7 +239,7 @@ def test_log_with_a_small_start_converges(selection, theta0, task):
 
 def test_log_law():
     """theta_0 / log10(t + 10), rounds that select nothing only counted, an end after many."""
-    run = object.__new__(smo.PatternRounds)
+    run = object.__new__(PatternRounds)
     run.values, run.theta0, run.round = np.array([0.2, 0.5, 1.0]), None, 0
     chosen = run.cool()  # 1 / log10(10) = 1: nothing is above, 1 / log10(11): the last one
     assert (run.theta0, run.round) == (1.0, 1)
@@ -217,7 +249,7 @@ def test_log_law():
     assert run.round == 91  # log10(101) > 2
     run.values = np.array([0.2, 0.0, 0.0])
     assert run.cool() is None
-    assert run.round == 91 + smo.EMPTY_ROUNDS
+    assert run.round == 91 + EMPTY_ROUNDS
 
 
 def test_max_iter(task):
@@ -235,21 +267,21 @@ def noise():
 
 
 @pytest.mark.parametrize("rows", [None, 50])
-def test_max_time(rows):
+def test_max_time(rows, clock):
     X, y = noise()
+    clock.restart(look_seconds=0.01)
     model = rbf_model(PatternSMO(cache_rows=rows), tol=1e-12, C=100.0, max_time=1.0, max_iter=10**9)
     with pytest.warns(ConvergenceWarning, match="max_time"):
         model.fit(X, y)
     assert model.status_ == "max_time"
-    assert model.history_["seconds"][-1] < 2.5
+    assert model.history_["seconds"][-1] < 1.5
     assert 0 < model.certificate_.dual < model.certificate_.primal
 
 
-def test_interrupt_keeps_the_model():
+def test_interrupt_keeps_the_model(clock):
     X, y = noise()
     model = rbf_model(PatternSMO("exact"), tol=1e-12, C=100.0, max_iter=10**9)
-    timer = threading.Timer(0.7, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
+    clock.restart(last=20, end="interrupted")
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, y)
     assert model.status_ == "interrupted"
@@ -276,29 +308,33 @@ def count_by_hand(sequence, capacity):
 
 @pytest.mark.parametrize("capacity", [1, 2, 10, 25, 60])
 @pytest.mark.parametrize("selection", ["kkt", "bmg", "core"])
-def test_cache_counts(capacity, selection, task, monkeypatch):
+def test_cache_counts(capacity, selection, task, put_method):
     """The rows asked for, one after the other, through a cache simulated by hand."""
     X, y, _ = task
     asked = []
-    visit = smo.visit
 
-    def one_step(*given):
-        given, counters = list(given), given[-1]
-        given[-2] = 1  # return after every step
-        before = counters[smo.STEPS]
-        position, is_missing = visit(*given)
-        if counters[smo.STEPS] > before:
-            asked.append(int(given[7][position - 1]))
-        return position, is_missing
+    class OneStep(PatternRounds):
+        """Returns after every step."""
 
-    monkeypatch.setattr(smo, "visit", one_step)
+        def optimise(self, queue):
+            every, self.every = self.every, 1
+            self.checked_at, checked_at = int(self.counters[STEPS]), self.checked_at
+            is_done = super().optimise(queue)
+            if self.counters[STEPS] > self.checked_at:
+                asked.append(int(queue[self.begin - 1]))
+            self.every, self.checked_at = every, checked_at
+            if self.progress.why_stop() or self.counters[STEPS] - checked_at >= every:
+                return is_done
+            return self.begin >= len(queue) or self.optimise(queue)
+
+    put_method("PatternSMO", OneStep)
     model = rbf_model(PatternSMO("exact", selection, cache_rows=capacity), tol=1e-4).fit(X, y)
     hits, misses = count_by_hand(asked, capacity)
     history = model.history_
     assert history["patterns"][-1] == len(asked)
     assert history["cache_hits"][-1] == hits
     assert history["cache_misses"][-1] == history["kernel_rows"][-1] == misses
-    monkeypatch.undo()
+    put_method("PatternSMO", PatternRounds)
     again = rbf_model(PatternSMO("exact", selection, cache_rows=capacity), tol=1e-4).fit(X, y)
     assert again.history_["cache_hits"][-1] == hits
 
@@ -431,8 +467,8 @@ def test_refused_combinations(task):
         (MulticlassSVC(C=np.inf, solver=PatternSMO("fixed-point")), "finite C"),
         (MulticlassSVC(solver=PatternSMO), "a PatternSMO or a WorkingSets"),
         (MulticlassSVC(solver=3), "a PatternSMO or a WorkingSets"),
-        (MultiPrototypeSVC(solver=PatternSMO()), "assignment='static'"),
-        (MultiPrototypeSVC(assignment="greedy", solver=PatternSMO()), "assignment='static'"),
+        (MultiPrototypeSVC(metric="learned", solver=PatternSMO()), "metric='euclidean'"),
+        (MultiPrototypeSVC(solver=PatternSMO(), cost_matrix=1.0 - np.eye(4)), "cost_matrix="),
         (MultiPrototypeSVC(solver="block"), "'auto' or a PatternSMO"),
     ]:
         with pytest.raises(ValueError, match=words):

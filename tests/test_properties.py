@@ -13,8 +13,6 @@ from polymargin import MulticlassSVC
 
 quick = settings(
     max_examples=25,
-    deadline=None,
-    derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 

@@ -263,12 +263,21 @@ def test_linear_is_poly_of_degree_one(data):
 
 
 @pytest.mark.parametrize("assignment", ["greedy", "annealed"])
-def test_dense_and_sparse_go_the_same_way(data, assignment):
+def test_dense_and_sparse_find_equally_good_assignments(data, assignment):
+    """In the mean of seeds: rounding decides in which of several optima a single fit ends.
+
+    Energies of single fits differ by 10 % (standard deviation), the means by 3 %; the random
+    assignment that all of them begin with has 60 % more.
+    """
     X, y = data
-    model = MultiPrototypeSVC(2, assignment=assignment, init="random", random_state=0)
-    a, b = clone(model).fit(X, y), clone(model).fit(sparse.csr_array(X), y)
-    assert a.energy_ == pytest.approx(b.energy_, rel=0.1)
-    assert a.score(X, y) == pytest.approx(b.score(X, y), abs=0.1)
+    energies, scores = [], []
+    for form in (X, sparse.csr_array(X)):
+        model = MultiPrototypeSVC(2, assignment=assignment, init="random")
+        fits = [clone(model).set_params(random_state=seed).fit(form, y) for seed in range(20)]
+        energies.append(np.mean([fit.energy_ for fit in fits]))
+        scores.append(np.mean([fit.score(form, y) for fit in fits]))
+    assert energies[0] == pytest.approx(energies[1], rel=0.15)
+    assert scores[0] == pytest.approx(scores[1], abs=0.05)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -327,7 +336,7 @@ def network(f, prototype_class):
     return np.flatnonzero(outputs)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(counts=st.lists(st.integers(1, 4), min_size=2, max_size=5), seed=st.integers(0, 10**6))
 def test_graph_and_network_are_the_classifier(counts, seed):
     prototype_class = np.repeat(np.arange(len(counts)), counts)

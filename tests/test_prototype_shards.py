@@ -119,14 +119,11 @@ def test_a_shard_that_is_lost_while_drawing_costs_time_only(local):
 
 
 @pytest.fixture
-def rows(tmp_path, monkeypatch):
-    from polymargin.tables import large_tables
-
-    monkeypatch.setattr(large_tables, "_LEAST_BLOCK", 1500)
+def rows(tmp_path):
     X, y = data()
     np.save(tmp_path / "X.npy", X)
     np.save(tmp_path / "y.npy", np.array(["a", "b", "c"])[y])
-    with open_rows(tmp_path / "X.npy", tmp_path / "y.npy", memory=8 << 10, dtype=float) as found:
+    with open_rows(tmp_path / "X.npy", tmp_path / "y.npy", memory=12_000, dtype=float) as found:
         assert found.n_blocks == 3
         yield found
 

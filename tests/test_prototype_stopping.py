@@ -8,12 +8,12 @@ import threading
 import numpy as np
 import pytest
 import reference as ref
-from conftest import make_overlapping
-from prototype_reference import check_model
+from conftest import make_overlapping, moved
+from prototype_reference import check_model, static_optimum
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from polymargin import Annealing, MultiPrototypeSVC
+from polymargin import MACHINES, Annealing, MultiPrototypeSVC
 
 ASSIGNMENTS = ["static", "greedy", "annealed"]
 
@@ -41,6 +41,59 @@ def test_max_iter(kernel, assignment, max_iter):
     assert model.n_iter_ <= max_iter + 20
     K = ref.linear(X, X, 1.0) if kernel == "linear" else ref.rbf(X, X, 0.2)
     check_model(model, K, y, np.full(60, 100.0))
+
+
+def test_annealing_leaves_passes_for_the_static_problem():
+    """All draws would take more passes than there are."""
+    X, y = make_overlapping(n=60)
+    whole = MultiPrototypeSVC(2, random_state=0).fit(X, y)
+    draws = np.flatnonzero(whole.history_["temperature"])
+    most = int(whole.history_["iteration"][draws[-1]])
+    model = MultiPrototypeSVC(2, max_iter=most, random_state=0).fit(X, y)
+    assert model.status_ == "converged"
+    assert 0 < np.count_nonzero(model.history_["temperature"]) < len(draws)
+
+
+def test_a_tiny_fit_far_from_the_origin_converges():
+    """Descent alone spends 100,000 passes here, and one prototype has no example."""
+    rng = np.random.default_rng(42)
+    X, y = rng.normal(100.0, size=(80, 2)), rng.integers(0, 3, 80)
+    model = MultiPrototypeSVC(tol=1e-8, random_state=0).fit(X, y)
+    assert model.status_ == "converged"
+    assert np.bincount(model.assignment_, minlength=15).min() == 0
+    owner = model.prototype_classes_
+    value, _ = static_optimum(ref.linear(X, X, 1.0), model.assignment_, owner, y, 1.0)
+    assert model.certificate_.primal == pytest.approx(value, rel=1e-5)
+
+
+def test_a_cut_run_keeps_the_better_of_two_points():
+    """Energies noted on the way are older than the points: they do not decide."""
+    from polymargin.problem.point import DualPoint
+    from polymargin.solvers.prototypes import _Alternation
+
+    X, y = make_overlapping(n=60)
+    model = MultiPrototypeSVC(2, C=1.0, random_state=0)
+    ready = model._prepare(MACHINES["cs"], X, y, None)
+    label = np.searchsorted(np.unique(y), y)
+    own = 2 * label + np.arange(60) % 2
+    Q = int(label.max()) + 1
+    problem = model._problem(MACHINES["cs"], ready, own, np.repeat(np.arange(Q), 2))
+    found = {}
+    for which in ("present", "snapshot"):
+        work = _Alternation(problem, model._run((), seed=0), model._check_parameters())
+        work.begin()
+        zero = DualPoint.zero(work.problem)
+        work.anneal()
+        if which == "present":  # the snapshot is worse than its note
+            work.snapshot = (-np.inf, own.copy(), zero)
+        else:  # the present point is worse than its note
+            work.snapshot = (np.inf, work.own.copy(), work.stage.point())
+            work.stage.place(zero)
+            work.energy_now = -np.inf
+        found[which] = work.interrupted("max_time")
+    zero_energy = 60.0
+    assert found["present"].energy.value < 0.9 * zero_energy
+    assert found["snapshot"].energy.value == pytest.approx(found["present"].energy.value)
 
 
 @pytest.mark.parametrize("kernel", ["linear", "rbf", "precomputed"])
@@ -119,6 +172,7 @@ def test_same_seed_same_model_other_seed_other_model():
     assert len(energies) > 1
 
 
+@pytest.mark.usefixtures("even_blas")
 @pytest.mark.parametrize("kernel", ["linear", "rbf", "precomputed"])
 @pytest.mark.parametrize("tol", [1e-3, 1e-5])
 def test_where_the_data_lie_in_memory_does_not_matter(kernel, tol):
@@ -128,10 +182,7 @@ def test_where_the_data_lie_in_memory_does_not_matter(kernel, tol):
     model = MultiPrototypeSVC(2, kernel=kernel, init="random", tol=tol, random_state=0)
     first = clone(model).fit(given, y)
     for offset in range(1, 8):
-        room = np.empty(given.size + 8)
-        moved = room[offset : offset + given.size].reshape(given.shape)
-        moved[:] = given
-        same(first, clone(model).fit(moved, y))
+        same(first, clone(model).fit(moved(given, offset), y))
 
 
 FRESH = """
@@ -147,6 +198,7 @@ for kernel, Z in [("linear", X), ("rbf", X), ("precomputed", X @ X.T)]:
 """
 
 
+@pytest.mark.usefixtures("even_blas")
 def test_another_process_finds_the_same():
     """Addresses of all arrays differ from process to process; the model must not."""
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -1,12 +1,15 @@
 """The frame of the experiments: verdicts, kept cells, data, tables, and what users do wrong."""
 
 import json
+import shutil
 import stat
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+import sklearn.datasets
 from click.testing import CliRunner
 from sklearn.datasets import load_iris
 
@@ -47,16 +50,23 @@ def test_verdict(values, said):
 
 def test_verdict_of_accuracies():
     row = Row(("a",), "accuracy", 0.9, lower_is_better=False, digits=3)
-    assert verdict(row, [0.95, 0.951]) == "better"
-    assert verdict(row, [0.85, 0.851]) == "worse"
+    assert verdict(row, [0.95, 0.951, 0.952]) == "better"
+    assert verdict(row, [0.85, 0.851, 0.852]) == "worse"
 
 
 def test_one_value_is_judged_by_the_noise():
     row = Row(("a",), "error", 5.0, noise=binomial_noise(5.0, 400))
     assert verdict(row, [7.0]) == "matched"  # 2 * 1.09
     assert verdict(row, [7.5]) == "worse"
-    assert verdict(Row(("a",), "error", 5.0), [5.004]) == "matched"  # rounding of print
-    assert verdict(Row(("a",), "error", 5.0), [5.006]) == "worse"
+    assert verdict(Row(("a",), "error", 5.0), [5.004] * 3) == "matched"  # rounding of print
+    assert verdict(Row(("a",), "error", 5.0), [5.006] * 3) == "worse"
+
+
+@pytest.mark.parametrize("values", [[9.0], [9.0, 9.1]])
+def test_few_runs_say_nothing(values):
+    """One split may be five points off; two have a spread of hardly any meaning."""
+    said = verdict(Row(("a",), "error", 5.0), values)
+    assert said == "not comparable: fewer than 3 runs are finished"
 
 
 def test_interval_is_a_prediction_interval():
@@ -65,6 +75,17 @@ def test_interval_is_a_prediction_interval():
     draws = rng.normal(size=(4_000, 5))
     inside = [abs(row[4] - row[:4].mean()) <= interval(row[:4]) for row in draws]
     assert np.mean(inside) == pytest.approx(0.95, abs=0.012)
+
+
+def test_printed_means_have_a_narrower_interval():
+    """The mean of ten further normal values lies in the interval of ten in 95 of 100 cases."""
+    draws = np.random.default_rng(1).normal(size=(4_000, 20))
+    apart = np.abs(draws[:, 10:].mean(axis=1) - draws[:, :10].mean(axis=1))
+    inside = [d <= interval(row[:10], printed_runs=10) for d, row in zip(apart, draws, strict=True)]
+    assert np.mean(inside) == pytest.approx(0.95, abs=0.012)
+    values = [4.0, 6.0, 5.0, 5.5, 4.5]
+    assert verdict(Row(("a",), "error", 6.5), values) == "matched"
+    assert verdict(Row(("a",), "error", 6.5, printed_runs=10), values) == "better"
 
 
 def test_rows_that_are_not_comparable():
@@ -122,6 +143,23 @@ def test_resume_and_failures(tmp_path):
     }  # fmt: skip
 
 
+def test_repeats_come_one_after_the_other(tmp_path):
+    """What is cut short has the first repeats of every row."""
+    order = []
+
+    def cells(scale):
+        return [{"data": "iris", "q": q, "seed": seed} for q in (1, 2) for seed in (0, 1)]
+
+    def run(cell):
+        order.append((cell["q"], cell["seed"]))
+        return {"error": 0.0}
+
+    experiment = Experiment("order", "", "", ("what",), cells, run, count_rows)
+    outcome = run_experiment(experiment, tmp_path, "full", 1, lambda text: None)
+    assert order == [(1, 0), (2, 0), (1, 1), (2, 1)]
+    assert [one.cell for one in outcome.measured] == cells("full")  # tables keep their order
+
+
 def test_interrupted_run_keeps_what_is_done(tmp_path):
     def stop(cell):
         if cell["k"] == 2:
@@ -152,6 +190,37 @@ def test_half_written_file(tmp_path):
     assert ResultStore(path).notes == []
 
 
+def test_a_last_line_without_its_end(tmp_path):
+    """The next cell begins a line of its own."""
+    path = tmp_path / "a.jsonl"
+    first, second, *_ = count_cells("full")
+    ResultStore(path).add(first, {"error": 1})
+    path.write_bytes(path.read_bytes().rstrip(b"\n"))
+    ResultStore(path).add(second, {"error": 2})
+    store = ResultStore(path)
+    assert store.notes == []
+    assert [one.result["error"] for one in store.of([first, second])] == [1, 2]
+
+
+def test_a_cell_that_the_disk_does_not_take(tmp_path, monkeypatch):
+    """What was written of it is taken back: the next cell is not lost with it."""
+    path = tmp_path / "a.jsonl"
+    first, second, *_ = count_cells("full")
+    store = ResultStore(path)
+
+    def full(handle):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("polymargin.reproduce.result_store.os.fsync", full)
+        with pytest.raises(OSError, match="No space left"):
+            store.add(first, {"error": 1})
+    assert path.read_bytes() == b""
+    store.add(second, {"error": 2})
+    assert first not in ResultStore(path)
+    assert second in ResultStore(path)
+
+
 def test_two_processes(tmp_path):
     """Cells run elsewhere come back whole."""
     experiment = Experiment("copies", "", "", ("what",), count_cells, dict, count_rows)
@@ -163,10 +232,10 @@ def test_two_processes(tmp_path):
 
 
 def test_tables():
-    rows = count_rows([Measured({}, {"error": 1.0}), Measured({}, {"error": 2.0})])
+    rows = count_rows([Measured({}, {"error": error}) for error in (1.0, 1.5, 2.0)])
     rows.append(Row(("small",), "error", 1.0, [1.0], why_not="a part"))
     text = as_text(COUNTING, rows)
-    assert "1.50 ± 0.71 (2)" in text
+    assert "1.50 ± 0.50 (3)" in text
     assert "not comparable [2]" in text
     assert text.splitlines()[-2:] == ["[1] a note", "[2] a part"]
     page = as_markdown(COUNTING, rows, {"date": "today"}, [Path("x/figure.png")])
@@ -199,6 +268,10 @@ def test_missing_data(no_data):
     assert locate("iris") is None
     with pytest.raises(MissingDataError, match=r"put usps.npz with X and y there, or try"):
         locate("usps")
+    with pytest.raises(MissingDataError, match=r"put raetsch_image.npz with X and y there$"):
+        locate("raetsch_image")  # nothing to download
+    with pytest.raises(MissingDataError, match=r"'raetsch_banana' is missing .*; so are raetsch_b"):
+        run_experiment(find_experiment("mprot-binary"), no_data, "quick", 1, lambda text: None)
     with pytest.raises(MissingDataError, match="'usps' is missing"):
         run_experiment(find_experiment("mprot-annealing"), no_data, "quick", 1, lambda text: None)
 
@@ -232,7 +305,7 @@ def test_splits_and_scaling(no_data):
     np.testing.assert_allclose(white.mean(axis=0), 0.0, atol=1e-9)
 
 
-def test_download_is_checked(no_data, monkeypatch):
+def test_download_is_checked(no_data):
     X, y = load_iris(return_X_y=True)
     ordered = data_downloads.ordered_digest(X, y)
     unordered = data_downloads.unordered_digest(X, y)
@@ -245,11 +318,11 @@ def test_download_is_checked(no_data, monkeypatch):
         "flowers": data_downloads.Source(61, 150, 4, 3, None, ordered, unordered),
         "split": data_downloads.Source(61, 150, 4, 3, 100, ordered, unordered),
     }
-    monkeypatch.setattr(data_downloads, "SOURCES", sources)
-    path = data_downloads.get_data("flowers", fetch=lambda number: (X[back], names[back]))
+    get = partial(data_downloads.get_data, sources=sources)
+    path = get("flowers", fetch=lambda number: (X[back], names[back]))
     assert locate("flowers") == path
     np.testing.assert_allclose(read_archive("flowers")["X"], X[back], atol=1e-6)
-    data_downloads.get_data("split", fetch=lambda number: (X, names))
+    get("split", fetch=lambda number: (X, names))
     assert len(load_split("split").y_train) == 100
     other = np.array(X)
     other[0, 0] += 1.0
@@ -260,7 +333,7 @@ def test_download_is_checked(no_data, monkeypatch):
     ):
         folder = no_data / f"{name}{len(found[0])}"
         with pytest.raises(MissingDataError, match=said):
-            data_downloads.get_data(name, folder, fetch=lambda number, found=found: found)
+            get(name, folder, fetch=lambda number, found=found: found)
         assert not list(folder.iterdir())
 
 
@@ -305,23 +378,25 @@ def test_no_permission(tmp_path, no_data):
 
 
 def test_command(tmp_path, no_data, monkeypatch):
-    monkeypatch.setattr("polymargin.reproduce.catalogue.find_experiment", lambda name: COUNTING)
-    calls.clear()
-    calls.extend([0] * 9)
-    options = ["reproduce", "counting", "--out", str(tmp_path / "o"), "--json"]
-    found = CliRunner().invoke(main, options)
+    """All cells are finished: the committed results give the committed table."""
+    kept = Path(__file__).parents[1] / "docs" / "reproduction" / "smo"
+    shutil.copy(kept / "smo.jsonl", tmp_path)
+    monkeypatch.setenv("POLYMARGIN_DATA_DIR", str(no_data))
+    (no_data / "mnist.npz").touch()  # it is there, and nothing has to read it
+    found = CliRunner().invoke(main, ["reproduce", "smo", "--out", str(tmp_path), "--json"])
     assert found.exit_code == 0, found.stderr
-    record = json.loads(found.stdout)
-    assert record["rows"][0]["procedure"] == [0.0, 1.0, 2.0, 3.0]
-    assert record["rows"][0]["verdict"] == "matched"
+    assert "32 of 32 cells are finished already" in found.stderr
     assert "written:" in found.stderr
+    assert (tmp_path / "smo.csv").read_text() == (kept / "smo.csv").read_text()
+    said = [row["verdict"] for row in json.loads(found.stdout)["rows"]]
+    assert {"better", "matched", "worse"} & set(said)
 
 
 def test_data_command_without_network(no_data, monkeypatch):
-    def fetch(number):
+    def fetch(**given):
         raise OSError("no route to host")
 
-    monkeypatch.setattr(data_downloads.get_data, "__defaults__", (None, fetch))
+    monkeypatch.setattr(sklearn.datasets, "fetch_openml", fetch)
     found = CliRunner().invoke(main, ["data", "get", "usps"])
     assert found.exit_code == 1
     assert "polymargin: error: OpenML cannot be reached" in found.stderr

@@ -8,12 +8,19 @@ from polymargin.reproduce.binary_sets import chosen_errors
 from polymargin.reproduce.catalogue import EXPERIMENTS, find_experiment
 from polymargin.reproduce.experiment import Measured, cell_key
 from polymargin.reproduce.experiment_runner import run_experiment
-from polymargin.reproduce.hull_tables import Grid, _sequential, choose, search
+from polymargin.reproduce.hull_tables import (
+    Grid,
+    _sequential,
+    choose,
+    growth_exponents,
+    make,
+    search,
+)
 from polymargin.reproduce.lvq import LVQ, is_in_window
 from polymargin.reproduce.msvm_tables import chosen_by
 from polymargin.reproduce.prototype_runs import best_by_hold_out, prototypes
 from polymargin.reproduce.smo_curves import Curve, Member, members
-from polymargin.reproduce.smo_findings import check
+from polymargin.reproduce.smo_findings import check, check_cubic
 from polymargin.reproduce.verdicts import judge_row
 
 QUANTITIES = {
@@ -23,7 +30,7 @@ QUANTITIES = {
     "mprot-lvq": {"test error %", "ratio of errors"},
     "smo": {"statement", "test error %"},
     "ad-svm": {"accuracy"},
-    "msvm": {"test error %"},
+    "msvm": {"test error %", "test error % above the best of the grid"},
     "formulations": {"mean rank", "test error %"},
 }
 
@@ -77,7 +84,7 @@ def test_sizes_of_full_runs():
     assert counts["mprot-annealing"] == 5 * 4 * 2 * 5
     assert counts["mprot-binary"] == 6 * 10 * (2 * 4 + 1)
     assert counts["mprot-lvq"] == 4 * 3 * 5
-    assert counts["ad-svm"] == 6 * 3 * 2 * 10 + 5 * 2 * 3
+    assert counts["ad-svm"] == 5 * 3 * 2 * 10 + 3 * 2 * 3 + 5 * 2 * 3
     assert counts["msvm"] == 4 * 10 + 10 * 4 * 3
     assert counts["formulations"] == 10 * 2 * 8 * 3
 
@@ -96,8 +103,7 @@ def test_window():
 
 def two_vectors(window=0.2):
     model = LVQ(1, window=window)
-    model.vectors_ = np.array([[0.0, 0.0], [2.0, 0.0]])
-    model.owner_ = np.array([0, 1])
+    model._place(np.array([[0.0, 0.0], [2.0, 0.0]]), np.array([0, 1]))
     return model
 
 
@@ -121,9 +127,37 @@ def test_rules_of_lvq21():
         np.testing.assert_array_equal(model.vectors_, [[0.0, 0.0], [2.0, 0.0]])
 
 
+def plain_lvq(vectors, owner, X, y, rate, window, passes):
+    """The two rules word for word: distances from differences, one example after the other."""
+    rng = np.random.default_rng(0)
+    for rule, n_passes in enumerate(passes):
+        steps = [i for _ in range(n_passes) for i in rng.permutation(len(X))]
+        for t, i in enumerate(steps):
+            now = rate * (1 - t / len(steps))
+            distance = np.array([np.linalg.norm(X[i] - vector) for vector in vectors])
+            first, second = np.argsort(distance)[:2]
+            right = owner[first] == y[i], owner[second] == y[i]
+            if rule == 0:
+                vectors[first] += (1 if right[0] else -1) * now * (X[i] - vectors[first])
+            elif right[0] != right[1] and is_in_window(distance[first], distance[second], window):
+                for vector, is_right in zip((first, second), right, strict=True):
+                    vectors[vector] += (1 if is_right else -1) * now * (X[i] - vectors[vector])
+    return vectors
+
+
+def test_lvq_is_the_plain_one():
+    X, y = load_digits(return_X_y=True)
+    X, y = X[:300] / 16, y[:300]
+    start = LVQ(2, epochs=0, first_epochs=0).fit(X, y)
+    wanted = plain_lvq(start.vectors_.copy(), start.owner_, X, y, 0.05, 0.1, (2, 3))
+    assert np.abs(wanted - start.vectors_).max() > 0.05
+    model = LVQ(2, rate=0.05, window=0.1, epochs=3, first_epochs=2).fit(X, y)
+    np.testing.assert_allclose(model.vectors_, wanted, atol=1e-10)
+
+
 def test_lvq_learns():
     X, y = load_digits(return_X_y=True)
-    first = LVQ(3, epochs=1, rate=1e-9).fit(X[:900], y[:900]).score(X[900:], y[900:])
+    first = LVQ(3, epochs=0, first_epochs=0).fit(X[:900], y[:900]).score(X[900:], y[900:])
     model = LVQ(3, epochs=5).fit(X[:900], y[:900])
     assert model.score(X[900:], y[900:]) > max(first, 0.9)
     again = LVQ(3, epochs=5).fit(X[:900], y[:900])
@@ -165,6 +199,8 @@ def test_q_by_validation():
 
     some = [one(0, 1, 3.0, 10.0), one(0, 5, 2.0, 20.0), one(1, 1, 2.0, 30.0), one(1, 5, 2.0, 40.0)]
     assert chosen_errors(some, "a", "paper") == [20.0, 30.0]
+    some.append(one(2, 1, 1.0, 46.0))  # of this split only the first q is finished
+    assert chosen_errors(some, "a", "paper") == [20.0, 30.0]
 
 
 def test_choice_by_criterion():
@@ -175,21 +211,40 @@ def test_choice_by_criterion():
     assert chosen_by([one(1.0, 5)], "value") is None
 
 
+def test_excess_of_criteria():
+    """Against the best test error of the grid; a set whose grid is not finished is left out."""
+
+    def one(data, C, count, error):
+        cell = {"data": data, "part": "criteria", "C": C, "factor": 1.0}
+        return Measured(cell, {"count": count, "error": error, "n_examples": 9})
+
+    some = [one("a", 1.0, 3, 9.0), one("a", 10.0, 5, 7.0)]
+    some += [one("b", 1.0, 3, 4.0), one("b", 10.0, 2, 6.0), one("c", 1.0, 1, 50.0)]
+    rows = find_experiment("msvm").rows(some)
+    excess = {row.label: row.procedure for row in rows if "above" in row.quantity}
+    assert excess["2 sets", "M-SVM² by count, Lemma 1"] == [2.0, 2.0]
+
+
 # -- AD-SVM --------------------------------------------------------------------------------------
 
 
-def test_infeasible_caps_are_skipped():
+def test_infeasible_caps_are_raised():
+    """Small classes get their means, the others keep the cap; nothing is left out of the grid."""
     X, y = load_iris(return_X_y=True)
-    grid = Grid(sigmas=(3.0,), etas=(1e-3, 0.2, 1.0), folds=2)
-    scores, seconds = search(X, y, "AD-SVM", grid, 0)
-    assert np.isnan(scores[0, 0])
-    assert (scores[0, 1:] > 0.7).all()
-    assert (seconds >= 0.0).all()
+    X, y = X[:103], y[:103]  # 50, 50 and 3 examples
+    model = make("AD-SVM", 0.1).fit(X @ X.T, y)
+    np.testing.assert_allclose(model.weights_[100:], 1 / 3)
+    assert model.weights_[:100].max() == pytest.approx(0.1)
+    means = make("AD-SVM", 1e-3).fit(X @ X.T, y)
+    np.testing.assert_allclose(means.weights_[:100], 1 / 50)
+    scores, seconds = search(X[:100], y[:100], "one-vs-one", Grid((3.0,), (1e-3, 0.2, 1.0), 2), 0)
+    assert (scores > 0.7).all()
+    assert (seconds > 0.0).all()
 
 
 def test_choice_among_equals():
     grid = Grid(sigmas=(1.0, 2.0, 3.0), etas=(0.1, 1.0))
-    scores = np.array([[0.9, 0.9], [0.9, 0.8], [np.nan, 0.5]])
+    scores = np.array([[0.9, 0.9], [0.9, 0.8], [0.3, 0.5]])
     assert choose(scores, [0, 1], grid) == (2.0, 0.1, 0.9)
     assert choose(scores, [1], grid) == (1.0, 1.0, 0.9)
 
@@ -204,6 +259,18 @@ def test_published_protocol():
     assert found["hard"][1] == 1.0
 
 
+def test_growth_exponents():
+    def one(machine, K, split, seconds):
+        cell = {"machine": machine, "classes": K, "split": split}
+        return Measured(cell, {"fit_seconds": seconds})
+
+    some = [one("one-vs-one", K, 0, 0.3 * K**0.7) for K in (2, 4, 8, 26)]
+    some += [one("AD-SVM", K, 0, 0.3) for K in (2, 4, 8, 26)]
+    some += [one("AD-SVM", 2, 1, 0.3)]  # a split that is not finished
+    assert growth_exponents(some, "one-vs-one") == pytest.approx([0.7])
+    assert growth_exponents(some, "AD-SVM") == pytest.approx([0.0], abs=1e-12)
+
+
 # -- SMO -----------------------------------------------------------------------------------------
 
 
@@ -213,7 +280,7 @@ def test_all_pairs_is_drawn():
         assert any(member.label.startswith("all-pairs") for member in group)
 
 
-def curve(label, rows, patterns, kernel_rows, share=1.0, status="converged"):
+def curve(label, rows, patterns, kernel_rows, share=1.0, status="converged", kernel="rbf"):
     """A straight line of the dual value up to ``share`` of the best."""
     columns = {
         "dual": np.linspace(0.0, share, 1001),
@@ -221,7 +288,7 @@ def curve(label, rows, patterns, kernel_rows, share=1.0, status="converged"):
         "patterns": np.linspace(0, patterns, 1001),
         "kernel_rows": np.linspace(0, kernel_rows, 1001),
     }
-    return Curve(Member(label, rows), status, 1e-3, 10, columns)
+    return Curve(Member(label, rows, None, kernel), status, 1e-3, 10, columns)
 
 
 def test_findings():
@@ -239,3 +306,17 @@ def test_findings():
     found = check({one.member.key: one for one in curves}, 30, 300)
     assert [finding.is_confirmed for finding in found] == [True, True, True, False]
     assert "NOT confirmed: BMG needs fewer" in str(found[3])
+
+
+def test_findings_with_the_cubic_kernel():
+    """They are judged by the optimum of that kernel, which is not the one of the other."""
+    curves = [
+        curve("opt-kkt, kkt, mean", 300, 300, 90, 5.0, kernel="poly"),
+        curve("opt-kkt, amg, mean", 300, 250, 90, 5.0, kernel="poly"),
+        curve("opt-kkt, bmg, mean", 300, 200, 80, 5.0, kernel="poly"),
+        curve("opt-kkt, bmg, mean", 300, 900, 900, 9.0),
+    ]
+    found = check_cubic({one.member.key: one for one in curves}, 300)
+    assert [finding.is_confirmed for finding in found] == [True, True]
+    assert "cubic kernel" in found[0].statement
+    assert "BMG 79, KKT 89" in found[1].numbers

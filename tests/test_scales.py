@@ -166,3 +166,33 @@ def test_hulls_do_not_depend_on_library_threads(kernel):
         found.append((model.dual_coef_, model.intercept_, model.certificate_.primal))
     for one, two in zip(*found, strict=True):
         np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize("C", [1e45, 1e90])
+@pytest.mark.parametrize("kernel", ["linear", "rbf", "poly"])
+def test_costs_beyond_single_precision(C, kernel):
+    """Dual variables up to C must not be cast to float32; no RuntimeWarning is raised."""
+    X, y = np.array([[0.0], [-0.0], [1.0], [1.0]], dtype=np.float32), [0, 1, 0, 1]
+    for model in (MulticlassSVC(C=C, kernel=kernel), MultiPrototypeSVC(1, C=C, kernel=kernel)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            warnings.simplefilter("error", RuntimeWarning)
+            model.set_params(max_iter=300, max_time=5.0).fit(X, y)
+            assert np.isfinite(model.decision_function(X)).all()
+
+
+@pytest.mark.parametrize("scale", [1e-160, 1e-19, 1e19, 1e40])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rows_of_any_size_start_prototypes_and_kernels(scale, dtype):
+    """Their squares leave the range of single or double precision: no warning, no crash."""
+    X, y = make_overlapping(n=40)
+    if scale > 1e30 and dtype is np.float32:
+        pytest.skip("these are no float32 numbers")
+    X = (scale * X).astype(dtype)
+    gamma = 0.5 / max(1.0, scale**2)  # wider, and doubles would hold no digit of the kernel
+    for model in (MultiPrototypeSVC(2, C=1e-9), MultiPrototypeSVC(2, kernel="rbf", gamma=gamma)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            warnings.simplefilter("error", RuntimeWarning)
+            model.set_params(max_iter=200, random_state=0).fit(X, y)
+            assert np.isfinite(model.decision_function(X)).all()

@@ -30,7 +30,7 @@ def whole_programme(cost, own, cap):
 
 
 @given(st.integers(0, 10**6), st.integers(2, 5), st.booleans(), st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_least_value_of_least_norm(seed, Q, is_degenerate, has_weights):
     rng = np.random.default_rng(seed)
     n = int(rng.integers(3, 60))

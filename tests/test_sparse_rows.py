@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
+from sklearn.base import clone
 
 from polymargin import MulticlassSVC, MultiPrototypeSVC
 from polymargin.compiled import csr as room
@@ -58,17 +59,15 @@ def mostly_zeros(n=400, d=75, share=0.15, seed=0):
     return X, y
 
 
-@pytest.fixture
-def small_is_enough(monkeypatch):
-    monkeypatch.setattr(room, "_FEWEST_NUMBERS", 1)
+MANY = 16_000
+"""Rows of 64 numbers or more: from a million numbers on rows are compressed."""
 
 
-@pytest.mark.usefixtures("small_is_enough")
 class TestCompress:
     @pytest.mark.parametrize("dtype", [np.float32, np.float64])
     @pytest.mark.parametrize("d", [64, 75])
     def test_same_numbers(self, dtype, d):
-        X = mostly_zeros(d=d)[0].astype(dtype)
+        X = mostly_zeros(MANY, d)[0].astype(dtype)
         X[3, 40] = np.finfo(dtype).smallest_subnormal  # small, but not nothing
         rows = room.compress(X)
         assert rows.dtype == dtype
@@ -77,30 +76,30 @@ class TestCompress:
         assert rows.has_canonical_format
 
     def test_read_only(self):
-        X = mostly_zeros()[0]
+        X = mostly_zeros(MANY)[0]
         X.flags.writeable = False
         assert_array_equal(room.compress(X).toarray(), X)
 
     def test_only_where_it_pays(self):
-        X = mostly_zeros()[0]
+        X = mostly_zeros(2 * MANY)[0]
+        assert room.compress(X) is not None
+        assert room.compress(X[:5000]) is None
         assert room.compress(np.ones_like(X)) is None
         assert room.compress(np.ascontiguousarray(X[:, :50])) is None
         assert room.compress(np.asfortranarray(X)) is None
 
-    def test_size_of_the_copy_is_limited(self, monkeypatch):
-        monkeypatch.setattr(room, "_MOST_BYTES", 1000)
-        assert room.compress(mostly_zeros()[0]) is None
+    def test_size_of_the_copy_is_limited(self):
+        assert room.compress(mostly_zeros(MANY)[0], most_bytes=1000) is None
 
-    def test_unlucky_sample(self, monkeypatch):
+    def test_unlucky_sample(self):
         """The sample says that there is next to nothing; the rest does not fit then."""
-        monkeypatch.setattr(room, "_SAMPLE", 4)
-        X = np.ones((400, 75))
-        X[::100] = 0.0
+        X = np.ones((MANY, 75))
+        X[:: MANY // 512] = 0.0
         assert room.compress(X) is None
 
     @pytest.mark.parametrize("R", [2, 8, 19])
     def test_products(self, R):
-        X = mostly_zeros()[0]
+        X = mostly_zeros(MANY)[0]
         rng = np.random.default_rng(1)
         rows, W = room.compress(X), rng.normal(size=(R, X.shape[1]))
         found = room.row_scores(rows, slice(30, 200), room.by_feature(W), R)
@@ -110,43 +109,44 @@ class TestCompress:
 
     @pytest.mark.parametrize("machine", ["cs", "ww", "llw", "msvm2"])
     @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-    def test_machines(self, machine, dtype, monkeypatch):
-        """The optimum, the certificate and the shape of what is fitted are those of dense rows."""
+    def test_machines(self, machine, dtype):
+        """Rows often enough to be compressed, with a share of C, have the optimum of dense rows."""
         X, y = mostly_zeros()
-        X = X.astype(dtype)
+        X, times = X.astype(dtype), MANY // len(y)
         model = MulticlassSVC(machine=machine, C=0.5, tol=1e-7, max_iter=100_000)
-        compressed = model.fit(X, y)
+        dense = clone(model).fit(X, y)
+        model.set_params(C=0.5 / times)
+        compressed = model.fit(np.tile(X, (times, 1)), np.tile(y, times))
         assert compressed.status_ == "converged"
-        values = compressed.certificate_, compressed.coef_, compressed.support_vectors_
-        monkeypatch.setattr(room, "_LARGEST_SHARE", 0.0)
-        dense = model.fit(X, y)
-        assert values[0].primal == pytest.approx(dense.certificate_.primal, rel=2e-7)
-        assert_allclose(values[1], dense.coef_, atol=2e-3 * np.abs(dense.coef_).max())
-        assert type(values[2]) is type(dense.support_vectors_)
+        primal = dense.certificate_.primal
+        assert compressed.certificate_.primal == pytest.approx(primal, rel=2e-7)
+        assert_allclose(compressed.coef_, dense.coef_, atol=2e-3 * np.abs(dense.coef_).max())
+        assert type(compressed.support_vectors_) is type(dense.support_vectors_)
 
     def test_loose_tolerance_is_certified(self):
         """Single precision in the passes, float64 in the certificate."""
-        X, y = mostly_zeros(n=1500)
-        model = MulticlassSVC(C=1.0, tol=1e-3).fit(X, y)
+        X, y = mostly_zeros(MANY)
+        model = MulticlassSVC(C=0.01, tol=1e-3).fit(X, y)
         scores = X @ model.coef_.T + model.intercept_
         own = scores[np.arange(len(y)), y]
         scores[np.arange(len(y)), y] = -np.inf
         loss = np.maximum(0.0, 1.0 - own + scores.max(axis=1)).sum()
         norm2 = (model.coef_**2).sum() + (model.intercept_**2).sum()
-        assert model.certificate_.primal == pytest.approx(0.5 * norm2 + loss, rel=1e-12)
+        assert model.certificate_.primal == pytest.approx(0.5 * norm2 + 0.01 * loss, rel=1e-12)
         assert model.certificate_.relative_gap <= 1e-3
 
     @pytest.mark.parametrize("make", [np.asarray, sparse.csr_array], ids=["dense", "csr"])
     def test_absolute_margins_do_not_stall(self, make):
         """Prototypes with a large common part need float64: float32 took six times the passes."""
         rng = np.random.default_rng(0)
-        X = np.where(rng.random((2000, 150)) < 0.1, rng.random((2000, 150)), 0.0)
-        y = (X @ rng.normal(size=(150, 7)) + 0.3 * rng.normal(size=(2000, 7))).argmax(axis=1)
+        n = 6700  # a million numbers
+        X = np.where(rng.random((n, 150)) < 0.1, rng.random((n, 150)), 0.0)
+        y = (X @ rng.normal(size=(150, 7)) + 0.3 * rng.normal(size=(n, 7))).argmax(axis=1)
         model = MulticlassSVC(machine="llw", C=1.0, intercept="penalized", max_iter=1500)
         assert model.fit(make(X), y).status_ == "converged"
 
     def test_several_prototypes(self):
-        X, y = mostly_zeros()
-        model = MultiPrototypeSVC(n_prototypes=2, C=0.5, random_state=0).fit(X, y)
+        X, y = mostly_zeros(MANY)
+        model = MultiPrototypeSVC(n_prototypes=2, C=0.01, random_state=0).fit(X, y)
         assert model.certificate_.relative_gap <= 1e-3
-        assert model.score(X, y) > 0.8
+        assert model.score(X, y) > 0.7

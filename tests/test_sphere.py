@@ -88,7 +88,7 @@ def test_large_set():
     assert some.radius2 == pytest.approx(found.radius2, rel=1e-7)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(1, 12), st.integers(0, 10**6), st.integers(0, 3))
 def test_moving_and_scaling(n, seed, copies):
     rng = np.random.default_rng(seed)

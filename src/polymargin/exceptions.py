@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from pathlib import Path
+from typing import Any
 
 __all__ = [
     "ClusterError",
@@ -13,12 +14,17 @@ __all__ = [
     "IndefiniteKernelWarning",
     "ModelFileError",
     "NotSeparableWarning",
+    "shown",
     "warn_user",
 ]
 
 
 class NotSeparableWarning(UserWarning):
     """The hard-margin problem has no solution: the classes cannot be separated.
+
+    See Also
+    --------
+    MulticlassSVC : A finite C always has a solution.
 
     Examples
     --------
@@ -35,6 +41,11 @@ class NotSeparableWarning(UserWarning):
 class CollapsedModelWarning(UserWarning):
     """The optimal model is (nearly) zero, so that every class gets the same score.
 
+    See Also
+    --------
+    MulticlassSVC : ``class_weight`` and another ``machine`` help.
+    ConvexHullSVC : A smaller ``eta`` helps.
+
     Examples
     --------
     >>> import warnings
@@ -50,6 +61,10 @@ class CollapsedModelWarning(UserWarning):
 class IndefiniteKernelWarning(UserWarning):
     """The kernel is not positive semi-definite: a small duality gap proves nothing.
 
+    See Also
+    --------
+    Certificate : ``kernel_psd`` says the same.
+
     Examples
     --------
     >>> import warnings
@@ -62,8 +77,44 @@ class IndefiniteKernelWarning(UserWarning):
     """
 
 
-class ModelFileError(ValueError):
+def in_one_line(text: str) -> str:
+    """The text with line breaks and whatever else cannot be shown written as escapes.
+
+    Names of files may hold any character, and bytes that are no text.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+class NoScoresError(ValueError):
+    """Rows for which a sound model has no finite scores; not a fault of the model."""
+
+
+def shown(value: Any, most: int = 160) -> str:
+    """The repr of a value that was refused, in one line and no longer than ``most``."""
+    try:
+        text = " ".join(repr(value).split())
+    except Exception as error:  # a repr is anybody's code
+        text = f"a {type(value).__name__} without a repr ({type(error).__name__})"
+    text = in_one_line(text)
+    return text if len(text) <= most else f"{text[: most - 4]} ..."
+
+
+class _FileError(ValueError):
+    """An error whose message is one line whatever the names in it are."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(in_one_line(message))
+
+
+class ModelFileError(_FileError):
     """A model file that cannot be written or is refused; the message is one line.
+
+    See Also
+    --------
+    load : Raises it.
+    save : Raises it.
 
     Examples
     --------
@@ -79,8 +130,13 @@ class ModelFileError(ValueError):
     """
 
 
-class DataFileError(ValueError):
+class DataFileError(_FileError):
     """A data file that cannot be understood; the message is one line with the place.
+
+    See Also
+    --------
+    open_rows : Raises it.
+    datasets.read_data : Raises it.
 
     Examples
     --------
@@ -99,6 +155,11 @@ class DataFileError(ValueError):
 
 class ClusterError(RuntimeError):
     """A cluster that cannot go on: no workers, no scheduler, no memory; the message is one line.
+
+    See Also
+    --------
+    dask.DaskMulticlassSVC : Raises it.
+    dask.DaskMultiPrototypeSVC : Raises it.
 
     Examples
     --------

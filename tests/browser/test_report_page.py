@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cli_calls import invoke
 from sklearn.datasets import load_digits, load_wine
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from test_cli import invoke
 from test_table_explanations import make_table
 
 from polymargin import MulticlassSVC, MultiPrototypeSVC, explain, load, write_report

@@ -10,7 +10,6 @@ dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 import dask.array as da  # noqa: E402
 from click.testing import CliRunner  # noqa: E402
-from distributed import Client, LocalCluster  # noqa: E402
 
 from polymargin import Annealing, MulticlassSVC, MultiPrototypeSVC  # noqa: E402
 from polymargin.cli import main  # noqa: E402
@@ -27,17 +26,6 @@ def data(n=400, seed=0):
     angle = np.pi / 3 * group
     X = 4 * np.c_[np.cos(angle), np.sin(angle)] + 0.7 * random.normal(size=(n, 2))
     return X, group % 3
-
-
-@pytest.fixture(scope="module")
-def client():
-    with (
-        LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
-        ) as cluster,
-        Client(cluster) as one,
-    ):
-        yield one
 
 
 def fitted(client, X, y, **options):

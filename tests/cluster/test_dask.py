@@ -9,10 +9,10 @@ import scipy.sparse as sp
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 import dask.array as da  # noqa: E402
-from distributed import Client, LocalCluster  # noqa: E402
 
 from polymargin import MulticlassSVC  # noqa: E402
 from polymargin.dask import DaskMulticlassSVC  # noqa: E402
+from polymargin.estimators.from_parts import linear_spec  # noqa: E402
 
 N, D, Q = 600, 5, 4
 
@@ -21,18 +21,6 @@ def data(seed=0):
     random = np.random.default_rng(seed)
     y = random.integers(0, Q, N)
     return random.normal(size=(Q, D))[y] + random.normal(size=(N, D)), y
-
-
-@pytest.fixture(scope="module")
-def client():
-    dask.config.set({"distributed.worker.daemon": False})
-    with (
-        LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
-        ) as cluster,
-        Client(cluster) as one,
-    ):
-        yield one
 
 
 def fitted(client, X, y, **options):
@@ -106,12 +94,40 @@ def test_a_checkpoint_goes_on_and_belongs_to_one_problem(client, tmp_path):
         fitted(client, Xd, yd, checkpoint=tmp_path, machine="ww")
 
 
+def test_rows_that_workers_hold_stay_there(client):
+    X, y = data(6)
+    addresses = sorted(client.scheduler_info()["workers"])
+    homes = [addresses[k % 2] for k in range(4)]
+    parts = [
+        client.scatter(part, workers=[home])
+        for part, home in zip(np.array_split(X, 4), homes, strict=True)
+    ]
+    rows = da.concatenate([da.from_delayed(part, (150, D), float) for part in parts])
+    rows = client.persist(rows)
+    distributed.wait(rows)
+    model = DaskMulticlassSVC(C=0.05, intercept="penalized", client=client)
+    held = model._look(rows, da.from_array(y, chunks=150), None)
+    owners = client.who_has(distributed.futures_of(rows)).values()
+    assert sorted(held.places) == sorted(min(one) for one in owners)
+    spec = linear_spec(model, held.classes, held.mass, held.n_features)
+    with model._team(held, spec, 0) as team:
+        team.start()
+        if held.places == homes:  # a busy scheduler may have moved them
+            assert team.places == addresses
+        assert set(team.home.values()) <= set(addresses)
+    model.fit(rows, da.from_array(y, chunks=150))
+    assert model.certificate_.primal == pytest.approx(reference(X, y), rel=2e-3)
+
+
 def test_a_pickled_estimator_has_no_client(client):
     X, y = data(4)
     model = fitted(client, da.from_array(X, chunks=(300, D)), da.from_array(y, chunks=300))
     copy = pickle.loads(pickle.dumps(model))
     assert copy.client is None
     assert np.array_equal(copy.to_local().predict(X), model.to_local().predict(X))
+    again = copy.fit(da.from_array(X, chunks=(300, D)), da.from_array(y, chunks=300))
+    # by the client of the moment
+    assert again.certificate_.primal == pytest.approx(model.certificate_.primal, rel=2e-3)
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def test_failing_allocations(name, source, monkeypatch):
         before = model.decision_function(X)
         threads = library_threads()
         allocator = Failing(getattr(place, word))
-        monkeypatch.setattr(place, word, allocator)
+        monkeypatch.setattr(place, word, allocator)  # nothing outside makes one call of many fail
         model.fit(X, Y)
         total, survived = allocator.calls, 0
         for k in np.unique(np.linspace(1, total, min(POINTS, total)).astype(int)) if total else ():

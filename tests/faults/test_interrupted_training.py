@@ -8,6 +8,7 @@ import time
 
 import numpy as np
 import pytest
+from commands import finish, run, start, write_data
 
 import polymargin
 
@@ -68,3 +69,39 @@ def test_while_reading(tmp_path):
     assert process.returncode == 130
     assert (out, errors.strip()) == ("", "polymargin: interrupted")
     assert not os.listdir(tmp_path)
+
+
+ENDLESS = """
+    WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT n AS a, n % 2 AS y FROM r
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "word"),
+    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")],
+)
+def test_while_a_query_runs(tmp_path, number, code, word):
+    (tmp_path / "data.csv").write_text("a,y\n1,u\n2,v\n")
+    process = train(tmp_path / "data.csv", "--query", ENDLESS, "-o", tmp_path / "m")
+    time.sleep(5.0)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=PATIENCE)
+    assert process.returncode == code, errors
+    assert errors.strip().splitlines()[-1] == f"polymargin: {word}"
+    assert os.listdir(tmp_path) == ["data.csv"]
+
+
+def test_leave_one_out_says_that_it_was_interrupted(tmp_path):
+    data = tmp_path / "data.npz"
+    write_data(data)
+    model = tmp_path / "model.pm"
+    code, err = run("train", "-m", "CS", "-k", "rbf", "-c", "1", data, "-o", model)
+    assert code == 0, err
+    process = start("loo", model, data)
+    said = process.stderr.readline().decode()  # the count, before the first training
+    assert said.strip()
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    code, err = finish(process)
+    assert code == 130, (code, err)
+    assert "polymargin: interrupted" in err

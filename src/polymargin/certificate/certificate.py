@@ -15,25 +15,31 @@ __all__ = ["Certificate", "Judgement", "certify", "linear_primal"]
 
 @dataclass(frozen=True)
 class Certificate:
-    """Proof of quality of a fitted model.
+    r"""Proof of quality of a fitted model.
 
-    The optimal value P* of the training problem obeys ``dual <= P* <= primal``, and ``primal`` is
-    the value of exactly the coefficients that the model uses.
+    The optimal value :math:`P^*` of the training problem obeys
+    :math:`\text{dual} \le P^* \le \text{primal}`, and ``primal`` is the value of exactly the
+    coefficients that the model uses.
 
     Attributes
     ----------
     primal : float
-        P = 1/2 sum_r ||M_r||^2 + sum_i C_i xi_i; infinite while a hard-margin model does not
-        separate the data.
+        :math:`P = \tfrac12 \sum_r \|M_r\|^2 + \sum_i C_i\, \xi_i`; infinite while a hard-margin
+        model does not separate the data.
     dual : float
         D at a feasible dual point.
     gap : float
-        primal - dual.
+        ``primal - dual``.
     relative_gap : float
-        gap / primal: the model's objective is at most this fraction above the best possible.
+        ``gap / primal``: the model's objective is at most this fraction above the best possible.
     kernel_psd : bool or None
         Whether the kernel is positive semi-definite, without which the gap proves nothing;
         None where a matrix was too large to check.
+
+    See Also
+    --------
+    ExactKernelBounds : What a fit with landmarks proves about the exact kernel.
+    leave_one_out : What can be said about new rows.
 
     Examples
     --------
@@ -92,7 +98,7 @@ def linear_primal(
     cap: np.ndarray | float,
     intercept_scaling: float | None = None,
 ) -> float:
-    """Primal value (1.1) of any linear Crammer-Singer model, whoever trained it.
+    """Primal value (1.1) of any linear Crammer-Singer model, from any library.
 
     Parameters
     ----------

@@ -28,9 +28,9 @@ _BLOCK = 512
 
 @dataclass(frozen=True)
 class ExactKernelBounds:
-    """Bounds on the optimal value P* of the exact kernel, from a fit in the span of landmarks.
+    r"""Bounds on the optimal value :math:`P^*` of the exact kernel, from a fit with landmarks.
 
-    ``dual <= P* <= primal`` where ``dual`` is known.
+    :math:`\text{dual} \le P^* \le \text{primal}` where ``dual`` is known.
 
     Attributes
     ----------
@@ -40,12 +40,17 @@ class ExactKernelBounds:
         D of the fit's dual variables under the exact kernel, at their best multiple; None where it
         was not computed: it would have cost more than a tenth of the fit.
     relative_gap : float or None
-        (primal - dual) / primal: how far the model can be from the best one of the exact kernel.
+        ``(primal - dual) / primal``: how far the model can be from the best one of the exact
+        kernel.
     rest : float
-        Mean part of kappa(x, x) of the training rows that the landmarks do not span.
+        Mean part of :math:`\kappa(x, x)` of the training rows that the landmarks do not span.
     score_rounding : float
         Largest difference seen between scores of the fitted model and those that were certified,
         on some rows; that of float32 features, if they were.
+
+    See Also
+    --------
+    Certificate : Of the machine in the span of the landmarks.
 
     Examples
     --------
@@ -104,10 +109,7 @@ def exact_dual(
 
 
 def _squared_norm(
-    problem: Problem,
-    support: np.ndarray,
-    T: np.ndarray,
-    why_stop: Callable[[], str | None] | None,
+    problem: Problem, support: np.ndarray, T: np.ndarray, why_stop: Callable[[], str | None] | None
 ) -> float:
     """sum_r T_r' K T_r over the support, each pair of blocks once."""
     kernel = problem.kernel

@@ -144,7 +144,9 @@ def certify_hulls(value: float, gap: float, scale: float, psd: bool | None) -> C
         if gap < -1e-9 * max(abs(value), MEETING * scale) - 1e-14 * scale and psd is True:
             raise FloatingPointError(f"negative duality gap {gap:.3e} at f = {value:.6e}")
         gap = 0.0
-    return Certificate(value, value - gap, gap, gap / max(value, MEETING * scale), psd)
+    size = max(value, MEETING * scale)
+    relative = gap / size if size > 0.0 else np.inf if gap > 0.0 else 0.0
+    return Certificate(value, value - gap, gap, relative, psd)
 
 
 def judge_hulls(

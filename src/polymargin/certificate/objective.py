@@ -90,13 +90,13 @@ def values_of_sums(
 def linear_and_ridge(
     problem: Problem, support: np.ndarray, signed: np.ndarray
 ) -> tuple[float, float]:
-    """The linear term of D, and what the ridge of M-SVM^2 adds to ||w||^2 (0 elsewhere)."""
+    """The linear term of D, and what the ridge of a quadratic loss adds to ||w||^2."""
     machine, own = problem.machine, problem.own[support]
     reward = machine.reward(signed, own) + problem.extra_reward(signed, support)
     if machine.p == 1 or problem.is_hard:
         return reward, 0.0
-    T = machine.coefficients(signed, own)
-    return reward, float((T**2).sum(axis=1) @ (0.5 / problem.cap[support]))
+    square = (signed * machine.smoothed(signed, own)).sum(axis=1)
+    return reward, float(square @ (0.5 / problem.cap[support]))
 
 
 def values_of(
@@ -106,11 +106,12 @@ def values_of(
     reward: float,
     ridge: float,
     hint: np.ndarray | None,
+    may_search: bool = True,
 ) -> Objective:
     """P and D of a feasible point from the scores (n, Q) of all examples without free intercept.
 
-    ``hint`` is where the search for the best intercept starts; with one slack per example, whose
-    best intercept is a linear programme, it is the intercept.
+    ``hint`` is where the search for the best intercept starts.  It is the intercept itself without
+    ``may_search``, and with one slack per example, where the best one is a linear programme.
     """
     machine = problem.machine
     if problem.is_hard:
@@ -119,7 +120,7 @@ def values_of(
     zero = Bias(np.zeros(problem.n_prototypes), 0.0)
     bias = zero
     if problem.has_free_bias:
-        if machine.K3:
+        if machine.K3 or not may_search:
             bias = zero if hint is None else Bias(hint - hint.mean(), 0.0)
         else:
             bias = best_bias(machine, scores, problem.own, problem.cap, hint)

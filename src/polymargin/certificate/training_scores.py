@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,13 +11,14 @@ import scipy.sparse as sp
 
 from polymargin.compiled.csr import by_feature, row_scores, weighted_sum
 from polymargin.compiled.memory import Pages
-from polymargin.problem.kernels import IN_PLACE, dense_scores
+from polymargin.problem.kernels import IN_PLACE, KERNELS, dense_scores
 from polymargin.problem.problem import Problem, row_blocks, run_blocks
 
 __all__ = ["KnownRows", "TrainingScores", "prototypes"]
 
 _BLOCK_BYTES = 4_000_000  # a block of rows stays in the cache of the processor
 _FEWEST_ROWS = 32
+_MANY = 4  # support patterns are at least one in so many: symmetry saves an eighth or more
 
 
 def _block_rows(width: int) -> int:
@@ -89,6 +91,8 @@ class TrainingScores:
         self.known: np.ndarray | None = None
         if known_rows is not None:
             self.known = known_rows.scores(support, tau)
+        elif _has_symmetry(problem) and _MANY * len(support) >= problem.n_patterns:
+            self.known = self.landmarks.scores_of_all(tau)
         self.full: np.ndarray | None = None
         kernel = problem.kernel
         if kernel.name == "precomputed" and not kernel.offset and 6 * len(support) >= len(X):
@@ -114,6 +118,11 @@ class TrainingScores:
         return scores
 
 
+def _has_symmetry(problem: Problem) -> bool:
+    """Whether kernel values are computed, and those of a pair of rows are one number."""
+    return problem.kernel.name in KERNELS and not problem.kernel.is_linear
+
+
 class _Landmarks:
     """Kernel values against the support patterns in float64, block by block."""
 
@@ -123,7 +132,7 @@ class _Landmarks:
         if problem.kernel.name != "precomputed":
             self.rows = _as_float64(problem.X[support])
 
-    def block(self, rows: slice) -> np.ndarray:
+    def block(self, rows: Any) -> np.ndarray:
         problem, kernel = self.problem, self.problem.kernel
         if kernel.name == "precomputed":
             return _as_float64(kernel.block(problem.X[rows], self.support, None, None))
@@ -131,48 +140,108 @@ class _Landmarks:
         b = None if problem.norms is None else problem.norms[self.support]
         return kernel.block(_as_float64(problem.X[rows]), self.rows, a, b)
 
+    def scores_of_all(self, tau: np.ndarray) -> np.ndarray:
+        """(R, n) scores of all patterns; a value between two support patterns counts for both."""
+        problem, support = self.problem, self.support
+        n, k = problem.n_patterns, len(support)
+        size = _block_rows(k)
+        out = np.zeros((n, tau.shape[1]))
+        others = np.setdiff1d(np.arange(n), support, assume_unique=True)
+
+        def work(block: slice) -> None:
+            out[others[block]] = self.block(others[block]) @ tau
+
+        run_blocks(work, len(others), size, problem.n_jobs)
+        norms = None if problem.norms is None else problem.norms[support]
+        inside = np.zeros((k, tau.shape[1]))
+        for rows in row_blocks(k, size):  # one after another: sums keep their order
+            a, b = (None, None) if norms is None else (norms[rows], norms[rows.start :])
+            K = problem.kernel.block(self.rows[rows], self.rows[rows.start :], a, b)
+            inside[rows] += K @ tau[rows.start :]
+            inside[rows.stop :] += K[:, rows.stop - rows.start :].T @ tau[rows]
+        out[support] = inside
+        return np.ascontiguousarray(out.T)
+
 
 class KnownRows:
-    """Kernel rows of all patterns that ever had weight, in float64, computed once.
+    """Kernel rows of all patterns that ever had weight, computed once.
 
     They lie together in the order in which they were first needed, so that scores are one product
     with the first of them, and with a few of the others.
+
+    Parameters
+    ----------
+    rows_of : callable
+        ``rows_of(patterns)``: their kernel values (k, n) against all patterns.
+    n : int
+        Number of patterns.
+    dtype : dtype
+    capacity : int
+        Rows that fit into the memory.
+    n_jobs : int
     """
 
-    _BLOCK = 256
+    _BLOCK_CELLS = 500_000  # a block of new rows stays in the cache of the processor
     _GATHERED = 3.0  # what a gathered row costs beside one that is read in order (measured)
 
-    def __init__(self, problem: Problem) -> None:
-        X = problem.X if problem.kernel.function is not None else problem.X.astype(np.float64)
-        self.problem = replace(problem, X=X)
-        n = problem.n_patterns
+    def __init__(
+        self,
+        rows_of: Callable[[np.ndarray], np.ndarray],
+        n: int,
+        dtype: Any = np.float64,
+        capacity: int | None = None,
+        n_jobs: int = 1,
+    ) -> None:
+        self.rows_of, self.n_jobs = rows_of, n_jobs
         self.place = np.full(n, -1)
-        self.pages = Pages((n, n), np.float64)
+        self.pages = Pages((n if capacity is None else min(capacity, n), n), dtype)
         self.rows = self.pages.array
         self.count = 0
+        self.block_size = max(16, self._BLOCK_CELLS // max(n, 1))
 
-    def scores(self, support: np.ndarray, tau: np.ndarray) -> np.ndarray:
-        """(R, n) scores of all patterns by the coefficients of the support."""
-        new = support[self.place[support] < 0]
-        first, n = self.count, len(self.place)
+    @classmethod
+    def exact(cls, problem: Problem) -> KnownRows:
+        """Rows in float64, for the judge."""
+        X = problem.X if problem.kernel.function is not None else problem.X.astype(np.float64)
+        wide, n = replace(problem, X=X), problem.n_patterns
+        return cls(lambda patterns: wide.gram(patterns, slice(0, n)), n, n_jobs=problem.n_jobs)
+
+    def missing(self, support: np.ndarray) -> np.ndarray:
+        """The patterns among these whose rows are not there yet."""
+        return np.asarray(support[self.place[support] < 0])
+
+    def learn(self, new: np.ndarray, why_stop: Callable[[], str | None] | None = None) -> None:
+        """Compute the rows of new patterns."""
+        first = self.count
         self.pages.take(first, first + len(new))
 
         def work(block: slice) -> None:
             target = slice(first + block.start, first + block.stop)
-            self.rows[target] = self.problem.gram(new[block], slice(0, n))
+            self.rows[target] = self.rows_of(new[block])
 
-        run_blocks(work, len(new), self._BLOCK, self.problem.n_jobs)
+        run_blocks(work, len(new), self.block_size, self.n_jobs, why_stop)
         self.count += len(new)
         self.place[new] = np.arange(first, self.count)
+
+    def forget(self, count: int) -> None:
+        """Give the memory of all rows but the first ``count`` back."""
+        if count < self.count:
+            self.place[self.place >= count] = -1
+            self.pages.give_back(count, self.count)
+            self.count = count
+
+    def scores(self, support: np.ndarray, tau: np.ndarray) -> np.ndarray:
+        """(R, n) scores of all patterns by the coefficients of the support."""
+        self.learn(self.missing(support))
         places = self.place[support]
         length = self._prefix(places)
         early = places < length
-        full = np.zeros((tau.shape[1], length))
+        full = np.zeros((tau.shape[1], length), dtype=self.rows.dtype)
         full[:, places[early]] = tau[early].T
         scores = np.asarray(full @ self.rows[:length])
         late = np.flatnonzero(~early)
-        for block in row_blocks(len(late), self._BLOCK):
-            scores += tau[late[block]].T @ self.rows[places[late[block]]]
+        for block in row_blocks(len(late), self.block_size):
+            scores += tau[late[block]].T.astype(scores.dtype) @ self.rows[places[late[block]]]
         return scores
 
     def _prefix(self, places: np.ndarray) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import importlib
 import io
 import os
@@ -42,7 +44,11 @@ class _TerminatedError(BaseException):
     """SIGTERM: everything half-written is removed on the way out."""
 
 
+_signals: list[int] = []  # SIGTERM, once it came: a library may raise something else in its place
+
+
 def _terminate(number: int, frame: Any) -> None:
+    _signals.append(number)
     raise _TerminatedError
 
 
@@ -89,6 +95,7 @@ class Tool(click.Group):
             extra["standalone_mode"] = standalone_mode
             return _click_main(self, *args, **extra)
         forget()
+        _signals.clear()
         _buffer_output()
         is_main = threading.current_thread() is threading.main_thread()
         if is_main:
@@ -97,6 +104,7 @@ class Tool(click.Group):
             code = self._run(*args, **extra)
         if is_main:  # all is written: from here on a signal may end the process at once
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        atexit.register(_leave_garbage)
         sys.exit(_flush_output(code))
 
     def _run(self, *args: Any, **extra: Any) -> int:
@@ -106,22 +114,23 @@ class Tool(click.Group):
         except click.ClickException as error:
             error.show()
             return error.exit_code
-        except (click.Abort, KeyboardInterrupt):
-            click.echo("polymargin: interrupted", err=True)
-            return INTERRUPTED
-        except _TerminatedError:
-            click.echo("polymargin: terminated", err=True)
-            return TERMINATED
+        except (click.Abort, KeyboardInterrupt, _TerminatedError):
+            return _ended_by_signal()
         except (_ReaderLeftError, BrokenPipeError):
             return 0  # whoever read our output has enough
         except Exception as error:
-            if _was_interrupted(error):
-                click.echo("polymargin: interrupted", err=True)
-                return INTERRUPTED
+            if _signals or _was_interrupted(error):
+                return _ended_by_signal()
             if os.environ.get("POLYMARGIN_DEBUG"):
                 raise
             ToolError(one_line(error)).show()
             return 1
+
+
+def _ended_by_signal() -> int:
+    """Say which signal ended the command; its exit code."""
+    click.echo(f"polymargin: {'terminated' if _signals else 'interrupted'}", err=True)
+    return TERMINATED if _signals else INTERRUPTED
 
 
 def _was_interrupted(error: BaseException | None) -> bool:
@@ -142,6 +151,15 @@ def _buffer_output() -> None:
     if isinstance(getattr(stream, "buffer", None), io.RawIOBase):
         raw = io.FileIO(stream.fileno(), "w", closefd=False)
         sys.stdout = io.TextIOWrapper(io.BufferedWriter(raw), stream.encoding, stream.errors)
+
+
+def _leave_garbage() -> None:
+    """Skip the last search for garbage, which takes most of a second.
+
+    DuckDB would take what is then left for leaks, and say so.
+    """
+    if "_duckdb" not in sys.modules:
+        gc.freeze()
 
 
 def _flush_output(code: int) -> int:

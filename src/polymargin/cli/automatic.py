@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from polymargin.cli.machine_setup import MachineSetup
@@ -9,9 +13,11 @@ from polymargin.cli.messages import progress, say
 from polymargin.cli.preprocessing import fit_scaler, new_scaler, scale_in_place
 from polymargin.cli.single_fit import SHORTEST_FIT, Fitted, predict_scaled
 from polymargin.cli.time_plan import Timer
+from polymargin.exceptions import warn_user
 
 __all__ = ["auto_error", "fit_auto", "tried_record"]
 
+_PROBED = 1000  # rows whose scaling tells how long all of them take
 _SHOWN = 12  # lines of the table of what was tried
 
 
@@ -29,6 +35,24 @@ def _estimator(setup: MachineSetup, is_scaled: bool, left: float | None) -> Any:
         n_jobs=setup.jobs,
         random_state=setup.seed,
     )
+
+
+@contextmanager
+def _as_options() -> Iterator[None]:
+    """Warnings of AutoSVC in the words of the command line; which model is kept is said later."""
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always", UserWarning)
+        try:
+            yield
+        finally:
+            texts = [str(one.message) for one in found if issubclass(one.category, UserWarning)]
+    for text in texts:
+        if not re.match("max_time=.*: the model kept", text):
+            text = text.removeprefix("y: ").replace("groups: rows", "--group: rows")
+            text = re.sub("^max_time=[^:]*:", "--max-time:", text)
+            warn_user(
+                text.replace("objective='balanced_accuracy'", "--objective balanced_accuracy")
+            )
 
 
 def fit_auto(
@@ -50,7 +74,8 @@ def fit_auto(
     interrupted = False
     with progress(title):
         try:
-            auto.fit(X, y, groups=groups)
+            with _as_options():
+                auto.fit(X, y, groups=groups)
         except KeyboardInterrupt:
             if not hasattr(auto, "best_estimator_"):
                 raise
@@ -62,8 +87,18 @@ def fit_auto(
     model = auto.best_estimator_
     if hasattr(model, "steps"):
         scaler, model = model.steps[0][1], model.steps[-1][1]
-        X = scaler.transform(X) if timer.has_ease else None  # for the training error
+        X = scaler.transform(X) if _has_time_to_scale(scaler, X, timer) else None
     return Fitted(model, scaler, seconds, interrupted, plan=setup.plan, X=X), auto
+
+
+def _has_time_to_scale(scaler: Any, X: Any, timer: Timer) -> bool:
+    """Whether all rows can be scaled for the training error, by the time of the first ones."""
+    if timer.left is None:
+        return True
+    began = timer.seconds
+    scaler.transform(X[:_PROBED])
+    needed = (timer.seconds - began) * X.shape[0] / min(_PROBED, X.shape[0])
+    return timer.has_ease and 3.0 * needed < timer.left
 
 
 def auto_error(
@@ -82,7 +117,9 @@ def auto_error(
 
 def tried_record(auto: Any) -> dict[str, Any]:
     """What was tried, said as a table, and as a record."""
-    if len(auto.tried_["machine"]):
+    if not any(auto.tried_["n_splits"]):
+        say("too few rows to validate anything: the first machine of the list was trained")
+    else:
         say(auto.table(rows=_SHOWN))
         hidden = len(auto.tried_["machine"]) - _SHOWN
         if hidden > 0:

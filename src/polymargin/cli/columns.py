@@ -6,6 +6,7 @@ from typing import Any
 
 from polymargin.cli.application import ToolError
 from polymargin.cli.messages import say, table
+from polymargin.exceptions import shown
 
 __all__ = [
     "column_specs",
@@ -49,7 +50,7 @@ def _read_kinds(path: str) -> dict[str, str]:
     for name, kind in found.items():
         if not isinstance(kind, str) or kind.partition(" ")[0] not in _KINDS:
             raise ToolError(
-                f"--columns {path}: {name!r} must be one of {', '.join(_KINDS)}, got {kind!r}"
+                f"--columns {path}: {name!r} must be one of {', '.join(_KINDS)}, got {shown(kind)}"
             )
     return dict(found)
 

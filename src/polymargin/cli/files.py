@@ -7,12 +7,16 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+import click
+
 from polymargin.cli.application import ToolError
+from polymargin.cli.machine_setup import MachineSetup
 from polymargin.cli.messages import progress, say
 
-__all__ = ["check_writable", "load_model", "read", "wanted_by", "writing"]
+__all__ = ["check_writable", "load_model", "read", "read_for", "wanted_by", "writing"]
 
 
 _LARGE = 500_000_000  # bytes of a data file from which it is kept in single precision
@@ -52,8 +56,8 @@ def read(
     rows, width = found.shape
     seconds = time.perf_counter() - started
     took = f" in {seconds:.1f} s" if seconds >= 2.0 else ""
-    what = "features" if found.columns is None else "columns"
-    say(f"{name}: {rows} rows, {width} {what}{_kind(found)}{took}")
+    what = "feature" if found.columns is None else "column"
+    say(f"{name}: {_counted(rows, 'row')}, {_counted(width, what)}{_kind(found)}{took}")
     for note in found.notes:
         say(note)
     if found.columns is not None:
@@ -61,6 +65,22 @@ def read(
     elif wanted is None:
         leave_out_identifiers(found, kinds)
     return found
+
+
+def read_for(setup: MachineSetup, data: str | list[str], reading: dict[str, Any]) -> Any:
+    """Read the training rows of a machine: several classes, and no more rows than it takes."""
+    from polymargin.cli.classes import check_classes
+    from polymargin.cli.data_parts import thin
+
+    found = read(data, reading)
+    setup.plan = found.plan
+    check_classes(found)
+    thin(setup, found)
+    return found
+
+
+def _counted(n: int, what: str) -> str:
+    return f"{n} {what}{'s' * (n != 1)}"
 
 
 def _dtype(data: str | list[str], single: bool | None) -> str:
@@ -85,7 +105,6 @@ def check_writable(path: str | None) -> None:
     """Refuse an output that cannot be written, before the work begins."""
     if path is None:
         return
-    from pathlib import Path
     from tempfile import TemporaryFile
 
     target = Path(path)
@@ -93,11 +112,30 @@ def check_writable(path: str | None) -> None:
         raise ToolError(f"cannot write {path}: it is a folder")
     if target.exists() and not target.is_file():
         return
+    _refuse_input(target)
     try:
         with TemporaryFile(dir=target.parent):
             pass
     except OSError as error:
         raise ToolError(f"cannot write {path}: {error.strerror}") from error
+
+
+def _refuse_input(target: Path) -> None:
+    """Refuse to write over a file that the present command reads."""
+    from glob import glob
+
+    context = click.get_current_context(silent=True)
+    if context is None or not target.exists():
+        return
+    for parameter in context.command.params:
+        given = context.params.get(parameter.name or "")
+        if not isinstance(parameter, click.Argument) or not isinstance(given, str):
+            continue
+        if any(target.samefile(name) for name in {given, *glob(given)} if os.path.exists(name)):
+            raise ToolError(
+                f"cannot write {target}: it is the {(parameter.name or '').upper()} that this "
+                "command reads; name another file with -o"
+            )
 
 
 @contextmanager
@@ -123,6 +161,11 @@ def wanted_by(model: Any, header: dict[str, Any]) -> Any:
     from polymargin.cli.columns import column_specs, known_categories, takes_raw_columns
     from polymargin.datasets import Wanted
 
+    if not hasattr(model, "predict"):
+        raise ToolError(
+            f"the file holds a {type(model).__name__} that cannot predict; save a Pipeline that "
+            "ends with a fitted classifier"
+        )
     names = header.get("feature_names")
     wanted = Wanted(
         int(model.n_features_in_), names, header.get("label_name"), header.get("zero_based")

@@ -20,6 +20,7 @@ from polymargin.cli.machine_setup import MachineSetup, take_machine_setup
 from polymargin.cli.messages import emit, progress, say, say_end, size_text
 from polymargin.cli.options import take_data_options
 from polymargin.cli.outcome import summary_text, write
+from polymargin.exceptions import shown
 
 __all__ = ["train_large"]
 
@@ -45,6 +46,8 @@ class _Found:
     label_name: str | None
     zero_based: bool | None
     feature_names: list[str] | None
+    plan: Any
+    codes: None = None  # labels stay on the disk
 
 
 def train_large(
@@ -168,7 +171,7 @@ def _train(
     from polymargin.cli.time_plan import Timer
 
     labels = [str(label) for label in rows.classes.tolist()]
-    found = _Found(rows, labels, rows.label_name, rows.zero_based, rows.feature_names)
+    found = _Found(rows, labels, rows.label_name, rows.zero_based, rows.feature_names, rows.plan)
     check_classes(found)
     timer = Timer(setup.max_time)
     try:
@@ -274,7 +277,7 @@ def _client(address: str, stack: contextlib.ExitStack) -> Any:
     kind, _, count = address.partition(":")
     if kind == "local":
         if not count.isdigit() or int(count) < 1:
-            raise ToolError(f"--cluster local:N needs a number of processes, got {address!r}")
+            raise ToolError(f"--cluster local:N needs a number of processes, got {shown(address)}")
         cluster = LocalCluster(
             n_workers=int(count), threads_per_worker=1, processes=True, dashboard_address=None
         )

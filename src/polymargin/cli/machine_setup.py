@@ -8,20 +8,14 @@ from typing import Any
 
 import click
 
+from polymargin.problem.titles import TITLES
+
 __all__ = ["MACHINES", "MachineSetup", "take_machine_setup"]
 
 
 MACHINES = {
     "MP": "multi-prototype SVM",
-    "CS": "Crammer-Singer",
-    "WW": "Weston-Watkins",
-    "LLW": "Lee-Lin-Wahba",
-    "MSVM2": "M-SVM²",
-    "ADM": "absolute margins, discriminative maximum",
-    "ATM": "absolute margins, total maximum",
-    "ATS": "absolute margins, total sum",
-    "MMR": "maximum margin regression",
-    "REINFORCED": "reinforced multi-category SVM",
+    **{name.upper(): title for name, title in TITLES.items()},
     "HULL": "convex-hull prototypes (AD-SVM)",
 }
 AUTO = "AUTO"

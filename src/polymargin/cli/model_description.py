@@ -54,6 +54,8 @@ def _kernel_text(classifier: Any) -> Any:
     parts = getattr(getattr(classifier, "_kernel", None), "parts", ())
     if not parts:
         return getattr(classifier, "kernel", None)
+    if classifier._kernel.name == "each":
+        return " | ".join(part.name for _, part in parts) + " by prototype,"
     return " + ".join(f"{beta:.4g} {part.name}" for beta, part in parts)
 
 

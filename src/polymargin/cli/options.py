@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import click
@@ -78,20 +78,6 @@ _DATA_OPTIONS = (
     click.option("--max-bytes", type=click.IntRange(1), help="Largest unpacked size of a packed "
                  "file.  Default: 1 GiB, or 200 times its packed size."),
 )  # fmt: skip  # fmt: skip
-DATA_NAMES = (
-    "label",
-    "header",
-    "delimiter",
-    "decimal",
-    "encoding",
-    "missing",
-    "ignore",
-    "query",
-    "format_",
-    "part",
-    "float32",
-    "max_bytes",
-)
 _COLUMN_OPTIONS = (
     click.option("--numeric", multiple=True, metavar="COLUMN", help="Column of numbers; may be "
                  "given several times, as the next two."),
@@ -103,7 +89,6 @@ _COLUMN_OPTIONS = (
                  "kind of columns: name = \"number\", \"category\", \"text\", \"date\", "
                  "\"date %d/%m/%Y\" or \"ignore\"."),
 )  # fmt: skip  # fmt: skip
-COLUMN_NAMES = ("numeric", "categorical", "text", "columns_file", "group")
 
 
 def _one_or_all(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> Any:
@@ -114,18 +99,21 @@ data_argument = click.argument("data", nargs=-1, required=True, callback=_one_or
 """One file, or several that are one table."""
 
 
-def data_options(command: Command) -> Command:
-    """How DATA is read."""
-    for option in reversed(_DATA_OPTIONS):
+def _with(command: Command, options: Iterable[Callable[[Command], Command]]) -> Command:
+    """The command with these options in front of those that it has."""
+    for option in reversed(list(options)):
         command = option(command)
     return command
 
 
+def data_options(command: Command) -> Command:
+    """How DATA is read."""
+    return _with(command, _DATA_OPTIONS)
+
+
 def training_options(command: Command) -> Command:
     """How DATA is read, and what its columns are."""
-    for option in reversed(_COLUMN_OPTIONS):
-        command = option(command)
-    return data_options(command)
+    return data_options(_with(command, _COLUMN_OPTIONS))
 
 
 _LARGE_OPTIONS = (
@@ -138,20 +126,30 @@ _LARGE_OPTIONS = (
     click.option("--cluster", metavar="ADDRESS", help="Train on a Dask cluster: tcp://HOST:PORT, "
                  "or local:N for N processes here.  Workers must see --scratch."),
 )  # fmt: skip
-LARGE_NAMES = ("memory", "scratch", "cluster")
+
+
+def _names(options: tuple[Any, ...]) -> list[str]:
+    """The names under which a command gets its options."""
+
+    def command() -> None: ...
+
+    for option in options:
+        option(command)
+    return [param.name for param in command.__click_params__]  # type: ignore[attr-defined]
+
+
+LARGE_NAMES = _names(_LARGE_OPTIONS)
 
 
 def large_data_options(command: Command) -> Command:
     """Where rows do not fit into memory."""
-    for option in reversed(_LARGE_OPTIONS):
-        command = option(command)
-    return command
+    return _with(command, _LARGE_OPTIONS)
 
 
 def take_data_options(options: dict[str, Any]) -> dict[str, Any]:
     """Remove the options of DATA from all options."""
-    known = [name for name in (*DATA_NAMES, *COLUMN_NAMES) if name in options]
-    return {name: options.pop(name) for name in known}
+    names = [*_names((*_DATA_OPTIONS, *_COLUMN_OPTIONS)), "group"]
+    return {name: options.pop(name) for name in names if name in options}
 
 
 # -- machines ---------------------------------------------------------------------------------
@@ -264,9 +262,8 @@ def machine_options(
                      show_default=True, help="MP: first assignment; auto is random with "
                      "--annealing paper, else kmeans."),
         click.option("--solver", default="auto", show_default=True, metavar="NAME", help="auto; "
-                     "block, frank-wolfe, cycles; HULL: smo, frank-wolfe; CS and MP with "
-                     "--assignment static: a member of the SMO-like family as "
-                     "PATTERN,SELECTION,THRESHOLD, such as opt-kkt,bmg,mean."),
+                     "block, frank-wolfe, cycles; HULL: smo, frank-wolfe; CS and MP: a member of "
+                     "the SMO-like family as PATTERN,SELECTION,THRESHOLD (opt-kkt,bmg,mean)."),
         click.option("--offset", type=click.Choice(["center", "kkt"]), default="center",
                      show_default=True, help="HULL: where scores are measured from."),
         click.option("--landmarks", type=Number(("auto",)), help="Approximate kernel by so "
@@ -292,10 +289,4 @@ def machine_options(
 
     if machine is None:
         options += _AUTO_OPTIONS
-
-    def decorate(command: Command) -> Command:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return decorate
+    return lambda command: _with(command, options)

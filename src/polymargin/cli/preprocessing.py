@@ -75,9 +75,17 @@ def fit_scaler(scaler: Any, X: Any) -> None:
     """Learn the scaling in blocks: no copy of X."""
     if not hasattr(scaler, "partial_fit"):
         scaler.fit(X)
+        _make_vocabularies_plain(scaler)
         return
     for rows in blocks(X.shape[0]):
         scaler.partial_fit(X[rows])
+
+
+def _make_vocabularies_plain(encoder: Any) -> None:
+    """Give words plain numbers: as NumPy scalars each of them would become a file of the model."""
+    for _, part, _ in getattr(encoder, "transformers_", ()):
+        if hasattr(part, "vocabulary_"):
+            part.vocabulary_ = {word: int(k) for word, k in part.vocabulary_.items()}
 
 
 def scale_in_place(scaler: Any, X: Any) -> Any:

@@ -7,13 +7,10 @@ from typing import Any
 import click
 
 from polymargin.cli.application import INTERRUPTED
-from polymargin.cli.classes import check_classes
-from polymargin.cli.files import check_writable, read
+from polymargin.cli.files import check_writable, read_for
 from polymargin.cli.machine_setup import MachineSetup, take_machine_setup
 from polymargin.cli.messages import emit, progress, size_text, table
-from polymargin.cli.options import (
-    take_data_options,
-)
+from polymargin.cli.options import take_data_options
 
 __all__ = ["tune_by_radius_margin"]
 
@@ -45,12 +42,7 @@ def tune_by_radius_margin(
     if reading["group"] is not None:
         raise click.UsageError("--group is for --method grid; radius-margin splits no rows.")
     check_writable(output)
-    found = read(data, reading)
-    setup.plan = found.plan
-    check_classes(found)
-    from polymargin.cli.data_parts import thin
-
-    thin(setup, found)
+    found = read_for(setup, data, reading)
     record = {"command": "tune", "method": "radius-margin", "data": data}
     record |= _descend(setup, found, folds, refine, output)
     emit(record, as_json, lambda: _radius_text(record))

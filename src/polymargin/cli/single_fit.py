@@ -12,6 +12,7 @@ import numpy as np
 from polymargin.cli.machine_setup import MachineSetup
 from polymargin.cli.messages import progress, say_once
 from polymargin.cli.preprocessing import blocks, fit_scaler, new_scaler, scale_in_place
+from polymargin.estimators.model_size import vectors_needed
 
 __all__ = ["Fitted", "fit", "model_bytes", "predict_scaled", "scaled_fit", "slim"]
 
@@ -124,14 +125,11 @@ def model_bytes(estimator: Any) -> int:
         estimator = estimator.best_estimator_
     if hasattr(estimator, "model_bytes_"):
         return int(estimator.model_bytes_)
-    linear = [getattr(estimator, n, None) for n in ("prototypes_", "coef_")]
-    if getattr(estimator, "kernel", "linear") == "linear":
-        used = next((a for a in (linear[1], linear[0]) if a is not None), None)
-        if hasattr(estimator, "prototype_classes_"):
-            used = estimator.prototypes_
-        if used is not None:
-            return int(used.nbytes + estimator.intercept_.nbytes)
+    R, number = vectors_needed(estimator), estimator.intercept_.itemsize
+    used = getattr(estimator, "coef_", getattr(estimator, "prototypes_", None))
+    if used is not None:
+        return int(R * (used.shape[-1] * used.itemsize + number))
     vectors = estimator.support_vectors_
     stored = vectors.data.nbytes + vectors.indices.nbytes if hasattr(vectors, "nnz") else 0
     stored = stored or vectors.nbytes
-    return int(stored + estimator.dual_coef_.nbytes + estimator.intercept_.nbytes)
+    return int(stored + R * (len(estimator.dual_coef_) * estimator.dual_coef_.itemsize + number))

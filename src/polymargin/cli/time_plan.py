@@ -16,6 +16,8 @@ Both leave a model.  The rule, in this order:
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,11 +33,16 @@ GOOD_GAP = 0.1
 to be within a tenth of the optimum is a trained model, whatever its errors on rows it has seen."""
 
 _EASE = 0.1  # share of the limit
-_WRITING = 1.5  # seconds, at most: those of a kernel model of about 10 MB
+_WRITING = 1.0  # seconds, at most: those of a kernel model of about 60 MB
+_PACKING = 1e-7  # seconds for every byte of a linear model, whose numbers hardly repeat
+_MOST_PACKING = 0.5  # share of the limit
+_LOADING = 0.1  # share of the limit that loading libraries may take
+_TRAINING = 1.0  # seconds that remain after compiling
+_LEAVING = 0.4  # seconds that the process takes to end
 
 
 class Timer:
-    """The time of one training; reading the data is not part of it."""
+    """The time of one command that trains; reading the data is not part of it."""
 
     def __init__(self, limit: float | None) -> None:
         self.limit = limit
@@ -56,10 +63,41 @@ class Timer:
         left = self.left
         return left is None or self.limit is None or left > _EASE * self.limit
 
-    def reserve(self) -> None:
-        """Set the time aside that writing a model takes after the training."""
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Time that does not count."""
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.started += time.perf_counter() - began
+
+    def forgive_loading(self) -> None:
+        """Of what has passed count no more than a share: a slow start must not cost the model."""
         if self.limit is not None:
-            self.limit -= min(_WRITING, _EASE * self.limit)
+            self.started += max(0.0, self.seconds - _LOADING * self.limit)
+
+    def keep_training(self, compiling: float) -> float:
+        """After ``compiling`` seconds a second remains for training, or half of the limit if less.
+
+        Returns what does not count for that, by which the training ends late.
+        """
+        if self.limit is None:
+            return 0.0
+        late = self.seconds - max(self.limit - _TRAINING, 0.5 * self.limit)
+        late = min(compiling, max(0.0, late))
+        self.started += late
+        return late
+
+    def reserve(self, n_numbers: int) -> None:
+        """Set the time aside that writing a model and leaving take after the training.
+
+        ``n_numbers`` are those of a linear model: features times classes.
+        """
+        if self.limit is not None:
+            packing = min(_PACKING * 8.0 * n_numbers, _MOST_PACKING * self.limit)
+            writing = max(packing, min(_WRITING, _EASE * self.limit))
+            self.limit -= writing + min(_LEAVING, _EASE * self.limit)
 
     @property
     def is_over(self) -> bool:

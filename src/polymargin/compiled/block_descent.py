@@ -7,6 +7,7 @@ relative       one per constraint              ``_relative_boxes`` (Weston-Watki
 relative       one per pattern                 ``_relative_simplices`` (Crammer-Singer)
 absolute       one per constraint              ``_absolute_boxes`` (Lee-Lin-Wahba, M-SVM^2)
 absolute       one per pattern                 ``_absolute_simplices``
+either         one per constraint, xi'M xi     ``form_descent.descend_forms``
 =============  ==============================  =======================================
 
 A loop visits the patterns of a queue, solves each pattern's block over its listed variables and
@@ -31,6 +32,7 @@ from polymargin.compiled.block_moves import (
 from polymargin.compiled.block_steps import simplex_step
 from polymargin.compiled.block_variables import Blocks
 from polymargin.compiled.fields import difference, is_ready, push_pair, read
+from polymargin.compiled.form_descent import descend_forms
 from polymargin.compiled.jit import jit
 from polymargin.compiled.pattern_step import crammer_singer_step
 from polymargin.compiled.totals import GAIN, GAP, STEPS, VISITS
@@ -56,6 +58,8 @@ def descend_blocks(
     (4.9) as they were found, ``position < end`` means out of budget or a missing kernel row.
     """
     loop = _LOOPS[blocks.relative, blocks.has_shared_slack]
+    if len(blocks.inverse):
+        loop = descend_forms
     # one allocation with wide rows: see ``pattern_descent``
     scratch = np.empty((7, max(blocks.V.shape[1] + 1, 128)))
     begin, end = loop(

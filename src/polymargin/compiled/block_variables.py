@@ -24,7 +24,9 @@ class Blocks(NamedTuple):
     own : (n,) class of each pattern.
     rival_cap, own_cap : (n,) bounds of |v| (0: no such constraint; infinite for the hard margin).
     ridge : (n,) 1 / (2 C_i) of the quadratic loss, 0 otherwise.
-    curvature : (n,) K_ii, the ridge and the constant feature of a free intercept.
+    inverse : (g, Q, Q) M^-1 of a quadratic loss with a matrix of its own, else empty.
+    curvature : (n,) K_ii, the ridge (unless it has a matrix) and the constant feature of a free
+        intercept.
     V : (n, Q) signed variables.
     total : (n,) their row sums.
     active : (n, Q + 1) int16 lists.
@@ -50,6 +52,7 @@ class Blocks(NamedTuple):
     has_shared_slack: bool
     rival_target: float
     own_target: float
+    inverse: np.ndarray
 
 
 def make_blocks(
@@ -66,13 +69,16 @@ def make_blocks(
         cap = np.full(len(V), np.inf)
     # a zero vector cannot be separated by any margin: the hard machine leaves it out
     cap = np.where((diagonal + ridge <= 0.0) & np.isinf(cap), 0.0, cap)
+    inverse = np.zeros((0, 0, 0))
+    if machine.loss_matrix is not None:
+        inverse = np.ascontiguousarray(machine.form(Q).inverses)
     rival, mine = machine.shares
     return Blocks(
         own=own,
         rival_cap=cap * rival if rival else np.zeros(len(V)),
         own_cap=cap * mine if mine else np.zeros(len(V)),
         ridge=ridge,
-        curvature=diagonal + ridge,
+        curvature=diagonal if len(inverse) else diagonal + ridge,
         V=V,
         total=V.sum(axis=1),
         active=np.empty((len(V), Q + 1), dtype=np.int16),
@@ -81,4 +87,5 @@ def make_blocks(
         has_shared_slack=bool(machine.K3),
         rival_target=machine.rival_target(Q),
         own_target=machine.target_of_own(Q),
+        inverse=inverse,
     )

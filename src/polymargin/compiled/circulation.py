@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from polymargin.compiled.jit import jit
+from polymargin.compiled.jit import inlined, jit
 
 __all__ = ["Circulation", "cheapest_circulation"]
 
@@ -61,7 +61,8 @@ def cheapest_circulation(
     bias = np.zeros(Q) if start is None else np.array(start, dtype=np.float64)
     place = np.zeros(Q * Q, dtype=np.int64)
     part = np.zeros(Q * Q)
-    _balance(sorted_cost, sorted_cap, first, bias, place, part)
+    nodes, before = np.zeros((4, Q)), np.empty(Q, dtype=np.int64)
+    _balance(sorted_cost, sorted_cap, first, bias, place, part, nodes, before)
     low, high = _bounds(sorted_cost, first, place, part)
     used = np.zeros(len(pair))
     for k in range(Q * Q):
@@ -89,14 +90,38 @@ def _bounds(
     return low, high
 
 
+@inlined
+def _shortest_arc(
+    cost: Any, cap: Any, first: Any, bias: Any, place: Any, part: Any, v: Any, c: Any
+) -> tuple[float, float, bool]:
+    """Length and capacity of one more arc v -> c, or of taking one arc c -> v back, and which."""
+    Q = len(bias)
+    length, width, takes_back = np.inf, 0.0, False
+    k = v * Q + c
+    t = place[k]
+    if t < first[k + 1]:
+        length, width = cost[t] + bias[v] - bias[c], cap[t] - part[k]
+    k = c * Q + v
+    is_part = part[k] > 0.0
+    t = place[k] if is_part else place[k] - 1
+    if t >= first[k]:
+        back = -(cost[t] + bias[c] - bias[v])
+        if back < length:
+            length, width, takes_back = back, part[k] if is_part else cap[t], True
+    return length, width, takes_back
+
+
 @jit
-def _balance(cost: Any, cap: Any, first: Any, bias: Any, place: Any, part: Any) -> None:
+def _balance(
+    cost: Any, cap: Any, first: Any, bias: Any, place: Any, part: Any, nodes: Any, before: Any
+) -> None:
     """Potentials and the place in every sorted list at which the circulation is balanced.
 
-    ``place[k]`` is the first arc of pair k that is not full, ``part[k]`` what that one carries.
+    ``place[k]`` is the first arc of pair k that is not full, ``part[k]`` what that one carries;
+    ``nodes`` (zeros) and ``before`` are scratch.
     """
     Q = len(bias)
-    surplus = np.zeros(Q)
+    surplus, distance, room, done = nodes[0], nodes[1], nodes[2], nodes[3]
     scale = 0.0
     for a in range(Q):
         for c in range(Q):
@@ -110,15 +135,11 @@ def _balance(cost: Any, cap: Any, first: Any, bias: Any, place: Any, part: Any) 
                 t += 1
             place[k] = t
     negligible = 1e-13 * (scale + 1e-300)
-    distance = np.empty(Q)
-    before = np.empty(Q, dtype=np.int64)
-    room = np.empty(Q)
-    done = np.empty(Q, dtype=np.bool_)
     for _ in range(100 * (len(cost) + Q)):
         # all nodes with surplus are at distance zero
         any_surplus = False
         for v in range(Q):
-            done[v] = False
+            done[v] = 0.0
             before[v] = -1
             distance[v] = np.inf
             room[v] = np.inf
@@ -131,37 +152,18 @@ def _balance(cost: Any, cap: Any, first: Any, bias: Any, place: Any, part: Any) 
         while True:
             v = -1
             for w in range(Q):
-                if not done[w] and distance[w] < np.inf and (v < 0 or distance[w] < distance[v]):
+                if done[w] == 0.0 and distance[w] < np.inf and (v < 0 or distance[w] < distance[v]):
                     v = w
             if v < 0:
                 return
-            done[v] = True
+            done[v] = 1.0
             if surplus[v] < -negligible:
                 end = v
                 break
             for c in range(Q):
-                if c == v or done[c]:
+                if c == v or done[c] != 0.0:
                     continue
-                # one more arc v -> c, or one arc c -> v less
-                length = np.inf
-                width = 0.0
-                k = v * Q + c
-                t = place[k]
-                if t < first[k + 1]:
-                    length = cost[t] + bias[v] - bias[c]
-                    width = cap[t] - part[k]
-                k = c * Q + v
-                t = place[k]
-                if part[k] > 0.0:
-                    back = -(cost[t] + bias[c] - bias[v])
-                    if back < length:
-                        length = back
-                        width = part[k]
-                elif t > first[k]:
-                    back = -(cost[t - 1] + bias[c] - bias[v])
-                    if back < length:
-                        length = back
-                        width = cap[t - 1]
+                length, width, _ = _shortest_arc(cost, cap, first, bias, place, part, v, c)
                 if length == np.inf:
                     continue
                 reach = distance[v] + max(length, 0.0)
@@ -177,30 +179,21 @@ def _balance(cost: Any, cap: Any, first: Any, bias: Any, place: Any, part: Any) 
         while before[c] >= 0:
             v = before[c]
             # the same choice as above, before the potentials move
-            k = v * Q + c
-            t = place[k]
-            length = np.inf
-            if t < first[k + 1]:
-                length = cost[t] + bias[v] - bias[c]
-            r = c * Q + v
-            u = place[r]
-            back = np.inf
-            if part[r] > 0.0:
-                back = -(cost[u] + bias[c] - bias[v])
-            elif u > first[r]:
-                back = -(cost[u - 1] + bias[c] - bias[v])
-            if back < length:
-                if part[r] <= 0.0:
-                    place[r] = u - 1
-                    part[r] = cap[u - 1]
-                part[r] -= amount
-                if part[r] <= 1e-15 * cap[place[r]]:
-                    part[r] = 0.0
-            else:
-                part[k] += amount
-                if part[k] >= cap[t] * (1.0 - 1e-15):
+            _, _, takes_back = _shortest_arc(cost, cap, first, bias, place, part, v, c)
+            if takes_back:
+                k = c * Q + v
+                if part[k] <= 0.0:
+                    place[k] -= 1
+                    part[k] = cap[place[k]]
+                part[k] -= amount
+                if part[k] <= 1e-15 * cap[place[k]]:
                     part[k] = 0.0
-                    place[k] = t + 1
+            else:
+                k = v * Q + c
+                part[k] += amount
+                if part[k] >= cap[place[k]] * (1.0 - 1e-15):
+                    part[k] = 0.0
+                    place[k] += 1
             c = v
         for v in range(Q):
             bias[v] += min(distance[v], distance[end])

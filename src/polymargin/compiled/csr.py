@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from polymargin.compiled.jit import jit
+from polymargin.compiled.jit import allocating, jit
 from polymargin.compiled.memory import aligned, fresh
 from polymargin.compiled.simd import MULTIPLE, add_to_rows, sum_rows
 
@@ -20,7 +20,7 @@ _SAMPLE = 512  # rows
 _STRETCH = 8  # numbers
 
 
-def compress(X: np.ndarray) -> sp.csr_array | None:
+def compress(X: np.ndarray, most_bytes: int = _MOST_BYTES) -> sp.csr_array | None:
     """Dense rows without their zeros, where these are so many that products become cheaper.
 
     The values stay what they are.  A sample tells how much room is needed; None if that was wrong.
@@ -31,7 +31,7 @@ def compress(X: np.ndarray) -> sp.csr_array | None:
     sample = X[:: max(1, n // _SAMPLE)]
     share = np.count_nonzero(sample) / sample.size
     room = int(1.1 * share * X.size) + width
-    if share > _LARGEST_SHARE or room * (X.itemsize + 4) > _MOST_BYTES:
+    if share > _LARGEST_SHARE or room * (X.itemsize + 4) > most_bytes:
         return None
     values, indices = fresh((room,), X.dtype), fresh((room,), np.int32)
     ends = np.zeros(n + 1, dtype=np.int32)
@@ -86,7 +86,7 @@ def row_scores(X: Any, rows: slice, V: np.ndarray, R: int) -> np.ndarray:
     return out
 
 
-@jit
+@allocating
 def score_rows(values: Any, indices: Any, ends: Any, rows: Any, V: Any, out: Any) -> None:
     """Scores (R, k) of the listed CSR rows, all prototypes of a feature at once."""
     total = np.empty(V.shape[1], dtype=V.dtype)
@@ -105,7 +105,7 @@ def weighted_sum(X: Any, rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(V[:, :R].T)
 
 
-@jit
+@allocating
 def _add_rows(values: Any, indices: Any, ends: Any, rows: Any, weights: Any, V: Any) -> None:
     change = np.zeros(V.shape[1], dtype=V.dtype)
     for j in range(len(rows)):

@@ -1,15 +1,18 @@
 """Fields: where the scores live, behind six compiled verbs that every solver body is written in.
 
-==============  =========================================================================
-verb            meaning
-==============  =========================================================================
-``read``        scores f_r(x_i) of pattern i for the listed prototypes
-``difference``  f_r(x_i) - f_s(x_i), the one number a pair of variables needs
-``push``        the coefficient of pattern i in prototype r changed by an amount
-``push_pair``   r gained what s lost
-``push_list``   all listed prototypes gained what is their own
-``is_ready``    whether pattern i can be pushed now (its kernel row is at hand)
-==============  =========================================================================
+================================================  =============================================
+verb                                              meaning
+================================================  =============================================
+``read(field, i, active, count, out)``            scores f_r(x_i) of the prototypes
+                                                  ``active[i, :count]`` into ``out[:count]``
+``difference(field, i, r, s)``                    f_r(x_i) - f_s(x_i)
+``push(field, i, r, amount)``                     prototype r gains ``amount`` times phi(x_i)
+``push_pair(field, i, r, s, amount)``             prototype r gains what s loses
+``push_list(field, i, active, count, change)``    every listed prototype gains ``change[q]`` times
+                                                  phi(x_i)
+``is_ready(field, i)``                            whether pattern i can be pushed now (its kernel
+                                                  row is at hand)
+================================================  =============================================
 
 Linear data keep the prototypes and pay at ``read``; kernel data keep all scores and pay at
 ``push``.  Dense prototypes are stored class by class (an active class is one contiguous row);
@@ -20,29 +23,29 @@ appended to X, which would copy it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba import types
-from numba.extending import overload, register_jitable
+from numba.extending import overload
 
-from polymargin.compiled.jit import FASTMATH, jit
+from polymargin.compiled.jit import INLINED, inlined
 from polymargin.compiled.simd import add_to_rows, sum_rows
 
 __all__ = [
-    "BiasedKernelField",
+    "VERBS",
     "DenseField",
     "KernelField",
-    "PackedField",
     "SparseField",
+    "Verbs",
+    "dense_field",
     "difference",
     "is_ready",
-    "pack_rows",
     "push",
     "push_list",
     "push_pair",
     "read",
-    "register_field",
 ]
 
 
@@ -51,25 +54,20 @@ _COLUMNS_PER_PROTOTYPE = 16
 
 
 class DenseField(NamedTuple):
-    """Dense rows X (n, d) with prototypes W (R, d) and the weights of the constant feature."""
+    """Dense rows X (n, d) with prototypes W (R, d) and the weights of the constant feature.
 
-    X: np.ndarray
-    W: np.ndarray
-    constant: np.ndarray
-    scale: float
-
-
-class PackedField(NamedTuple):
-    """The rows of a DenseField that are in play: row i is ``X[slot[i]]``.
-
-    Rows and prototypes are float32: half the memory to wait for, and sums in float32 too.
+    While rows are packed (``len(packed)`` is not 0), row i is ``packed[slot[i]]`` and prototypes
+    are ``packed_W``, both float32: half the memory to wait for.  X and W are then not looked at.
+    Both kinds of rows are one type because the loops are compiled once for every type of field.
     """
 
     X: np.ndarray
-    slot: np.ndarray
     W: np.ndarray
     constant: np.ndarray
     scale: float
+    packed: np.ndarray
+    slot: np.ndarray
+    packed_W: np.ndarray
 
 
 class SparseField(NamedTuple):
@@ -91,21 +89,9 @@ class KernelField(NamedTuple):
     """Kernel rows at hand (``slot[i]`` is the place of row i, -1 if absent) and scores F (R, m).
 
     ``width`` patterns are in play; rows and scores may be wider.  ``used`` and ``tick`` keep the
-    time of the last use of every row, so that the least recently used one can make room.
-    """
-
-    rows: np.ndarray
-    slot: np.ndarray
-    F: np.ndarray
-    width: int
-    used: np.ndarray
-    tick: np.ndarray
-
-
-class BiasedKernelField(NamedTuple):
-    """A KernelField whose scores have a constant feature beside the kernel rows.
-
-    The constant belongs to an unpenalised intercept: its weight changes while the rows stay.
+    time of the last use of every row, so that the least recently used one can make room.  The
+    constant feature belongs to an unpenalised intercept, whose weight changes while the rows stay;
+    ``scale`` is 0 where there is none.
     """
 
     rows: np.ndarray
@@ -118,7 +104,22 @@ class BiasedKernelField(NamedTuple):
     scale: float
 
 
+def dense_field(X: np.ndarray, W: np.ndarray, constant: np.ndarray, scale: float) -> DenseField:
+    """A DenseField of which no rows are packed."""
+    nothing = np.empty((0, 0), dtype=np.float32)
+    return DenseField(X, W, constant, scale, nothing, np.empty(0, dtype=np.int64), nothing)
+
+
 def _read_dense(field: Any, i: Any, active: Any, count: Any, out: Any) -> None:
+    if len(field.packed) > 0:
+        k = field.slot[i]
+        for q in range(count):
+            r = np.intp(active[i, q])
+            single = np.float32(0)
+            for t in range(field.packed.shape[1]):
+                single += field.packed_W[r, t] * field.packed[k, t]
+            out[q] = single + field.constant[r] * field.scale
+        return
     for q in range(count):
         r = np.intp(active[i, q])
         score = 0.0
@@ -128,58 +129,41 @@ def _read_dense(field: Any, i: Any, active: Any, count: Any, out: Any) -> None:
 
 
 def _difference_dense(field: Any, i: Any, r: Any, s: Any) -> float:
+    constant = (field.constant[r] - field.constant[s]) * field.scale
+    if len(field.packed) > 0:
+        k, single = field.slot[i], np.float32(0)
+        for t in range(field.packed.shape[1]):
+            single += (field.packed_W[r, t] - field.packed_W[s, t]) * field.packed[k, t]
+        return single + constant
     score = 0.0
     for t in range(field.X.shape[1]):
         score += (field.W[r, t] - field.W[s, t]) * field.X[i, t]
-    return score + (field.constant[r] - field.constant[s]) * field.scale
+    return score + constant
 
 
 def _push_dense(field: Any, i: Any, r: Any, amount: Any) -> None:
-    for t in range(field.X.shape[1]):
-        field.W[r, t] += amount * field.X[i, t]
+    if len(field.packed) > 0:
+        k, change = field.slot[i], np.float32(amount)
+        for t in range(field.packed.shape[1]):
+            field.packed_W[r, t] += change * field.packed[k, t]
+    else:
+        for t in range(field.X.shape[1]):
+            field.W[r, t] += amount * field.X[i, t]
     field.constant[r] += amount * field.scale
 
 
 def _push_pair_dense(field: Any, i: Any, r: Any, s: Any, amount: Any) -> None:
-    for t in range(field.X.shape[1]):
-        change = amount * field.X[i, t]
-        field.W[r, t] += change
-        field.W[s, t] -= change
-    field.constant[r] += amount * field.scale
-    field.constant[s] -= amount * field.scale
-
-
-def _read_packed(field: Any, i: Any, active: Any, count: Any, out: Any) -> None:
-    k = field.slot[i]
-    for q in range(count):
-        r = np.intp(active[i, q])
-        score = np.float32(0)
+    if len(field.packed) > 0:
+        k, single = field.slot[i], np.float32(amount)
+        for t in range(field.packed.shape[1]):
+            step = single * field.packed[k, t]
+            field.packed_W[r, t] += step
+            field.packed_W[s, t] -= step
+    else:
         for t in range(field.X.shape[1]):
-            score += field.W[r, t] * field.X[k, t]
-        out[q] = score + field.constant[r] * field.scale
-
-
-def _difference_packed(field: Any, i: Any, r: Any, s: Any) -> float:
-    k = field.slot[i]
-    score = np.float32(0)
-    for t in range(field.X.shape[1]):
-        score += (field.W[r, t] - field.W[s, t]) * field.X[k, t]
-    return score + (field.constant[r] - field.constant[s]) * field.scale
-
-
-def _push_packed(field: Any, i: Any, r: Any, amount: Any) -> None:
-    k, change = field.slot[i], np.float32(amount)
-    for t in range(field.X.shape[1]):
-        field.W[r, t] += change * field.X[k, t]
-    field.constant[r] += amount * field.scale
-
-
-def _push_pair_packed(field: Any, i: Any, r: Any, s: Any, amount: Any) -> None:
-    k, step = field.slot[i], np.float32(amount)
-    for t in range(field.X.shape[1]):
-        change = step * field.X[k, t]
-        field.W[r, t] += change
-        field.W[s, t] -= change
+            change = amount * field.X[i, t]
+            field.W[r, t] += change
+            field.W[s, t] -= change
     field.constant[r] += amount * field.scale
     field.constant[s] -= amount * field.scale
 
@@ -252,7 +236,7 @@ def _push_list_sparse(field: Any, i: Any, active: Any, count: Any, change: Any) 
     add_to_rows(field.data, field.indices, begin, end, field.total, field.V)
 
 
-@register_jitable
+@inlined
 def _push_each(field: Any, i: Any, active: Any, count: Any, change: Any) -> None:
     for q in range(count):
         if change[q] != 0.0:
@@ -265,59 +249,34 @@ def _always_ready(field: Any, i: Any) -> bool:
 
 def _read_kernel(field: Any, i: Any, active: Any, count: Any, out: Any) -> None:
     for q in range(count):
-        out[q] = field.F[np.intp(active[i, q]), i]
-
-
-def _difference_kernel(field: Any, i: Any, r: Any, s: Any) -> float:
-    return np.float64(field.F[r, i]) - np.float64(field.F[s, i])
-
-
-def _push_kernel(field: Any, i: Any, r: Any, amount: Any) -> None:
-    row = field.slot[i]
-    field.tick[0] += 1
-    field.used[row] = field.tick[0]
-    # in the dtype of the scores: a float64 amount would turn every product into float64
-    change = field.F.dtype.type(amount)
-    for j in range(field.width):
-        field.F[r, j] += change * field.rows[row, j]
-
-
-def _push_pair_kernel(field: Any, i: Any, r: Any, s: Any, amount: Any) -> None:
-    row = field.slot[i]
-    field.tick[0] += 1
-    field.used[row] = field.tick[0]
-    change = field.F.dtype.type(amount)
-    for j in range(field.width):
-        step = change * field.rows[row, j]
-        field.F[r, j] += step
-        field.F[s, j] -= step
-
-
-def _read_biased(field: Any, i: Any, active: Any, count: Any, out: Any) -> None:
-    for q in range(count):
         r = np.intp(active[i, q])
         out[q] = field.F[r, i] + field.constant[r] * field.scale
 
 
-def _push_biased(field: Any, i: Any, r: Any, amount: Any) -> None:
+def _difference_kernel(field: Any, i: Any, r: Any, s: Any) -> float:
+    score = np.float64(field.F[r, i]) - np.float64(field.F[s, i])
+    return score + (field.constant[r] - field.constant[s]) * field.scale
+
+
+@inlined
+def _used_row(field: Any, i: Any) -> Any:
     row = field.slot[i]
     field.tick[0] += 1
     field.used[row] = field.tick[0]
+    return row
+
+
+def _push_kernel(field: Any, i: Any, r: Any, amount: Any) -> None:
+    row = _used_row(field, i)
+    # in the dtype of the scores: a float64 amount would turn every product into float64
     change = field.F.dtype.type(amount)
     for j in range(field.width):
         field.F[r, j] += change * field.rows[row, j]
     field.constant[r] += amount * field.scale
 
 
-def _difference_biased(field: Any, i: Any, r: Any, s: Any) -> float:
-    score = np.float64(field.F[r, i]) - np.float64(field.F[s, i])
-    return score + (field.constant[r] - field.constant[s]) * field.scale
-
-
-def _push_pair_biased(field: Any, i: Any, r: Any, s: Any, amount: Any) -> None:
-    row = field.slot[i]
-    field.tick[0] += 1
-    field.used[row] = field.tick[0]
+def _push_pair_kernel(field: Any, i: Any, r: Any, s: Any, amount: Any) -> None:
+    row = _used_row(field, i)
     change = field.F.dtype.type(amount)
     for j in range(field.width):
         step = change * field.rows[row, j]
@@ -331,133 +290,42 @@ def _row_is_ready(field: Any, i: Any) -> bool:
     return bool(field.slot[i] >= 0)
 
 
-_VERBS: dict[str, dict[type, Any]] = {
-    "read": {
-        DenseField: _read_dense,
-        PackedField: _read_packed,
-        SparseField: _read_sparse,
-        KernelField: _read_kernel,
-        BiasedKernelField: _read_biased,
-    },
-    "difference": {
-        DenseField: _difference_dense,
-        PackedField: _difference_packed,
-        SparseField: _difference_sparse,
-        KernelField: _difference_kernel,
-        BiasedKernelField: _difference_biased,
-    },
-    "push": {
-        DenseField: _push_dense,
-        PackedField: _push_packed,
-        SparseField: _push_sparse,
-        KernelField: _push_kernel,
-        BiasedKernelField: _push_biased,
-    },
-    "push_pair": {
-        DenseField: _push_pair_dense,
-        PackedField: _push_pair_packed,
-        SparseField: _push_pair_sparse,
-        KernelField: _push_pair_kernel,
-        BiasedKernelField: _push_pair_biased,
-    },
-    "push_list": {
-        DenseField: _push_each,
-        PackedField: _push_each,
-        SparseField: _push_list_sparse,
-        KernelField: _push_each,
-        BiasedKernelField: _push_each,
-    },
-    "is_ready": {
-        DenseField: _always_ready,
-        PackedField: _always_ready,
-        SparseField: _always_ready,
-        KernelField: _row_is_ready,
-        BiasedKernelField: _row_is_ready,
-    },
+class Verbs(NamedTuple):
+    """What the verbs do on one kind of field."""
+
+    read: Any
+    difference: Any
+    push: Any
+    push_pair: Any
+    push_list: Any = _push_each
+    is_ready: Any = _always_ready
+
+
+VERBS = {
+    DenseField: Verbs(_read_dense, _difference_dense, _push_dense, _push_pair_dense),
+    SparseField: Verbs(
+        _read_sparse, _difference_sparse, _push_sparse, _push_pair_sparse, _push_list_sparse
+    ),
+    KernelField: Verbs(
+        _read_kernel, _difference_kernel, _push_kernel, _push_pair_kernel, is_ready=_row_is_ready
+    ),
 }
+"""The verbs of every kind of field; another kind adds its own row."""
 
 
-def register_field(kind: type, verbs: dict[str, Any]) -> None:
-    """Add a kind of field with its own verbs."""
-    for name, verb in verbs.items():
-        _VERBS[name][kind] = verb
+def _verb(name: str) -> Callable[..., Any]:
+    """A function of Python and of compiled code that does what the kind of its field says."""
+
+    def call(field: Any, *arguments: Any) -> Any:
+        return getattr(VERBS[type(field)], name)(field, *arguments)
+
+    def compiled(field: Any, *arguments: Any) -> Any:
+        if isinstance(field, types.NamedTuple) and field.instance_class in VERBS:
+            return getattr(VERBS[field.instance_class], name)
+        return None
+
+    overload(call, jit_options=INLINED, strict=False)(compiled)
+    return call
 
 
-def read(field: Any, i: Any, active: Any, count: Any, out: Any) -> None:
-    """Scores of pattern i for the prototypes ``active[i, :count]`` into ``out[:count]``."""
-    _VERBS["read"][type(field)](field, i, active, count, out)
-
-
-def difference(field: Any, i: Any, r: Any, s: Any) -> float:
-    """f_r(x_i) - f_s(x_i)."""
-    return float(_VERBS["difference"][type(field)](field, i, r, s))
-
-
-def push(field: Any, i: Any, r: Any, amount: Any) -> None:
-    """Add ``amount`` times phi(x_i) to prototype r."""
-    _VERBS["push"][type(field)](field, i, r, amount)
-
-
-def push_pair(field: Any, i: Any, r: Any, s: Any, amount: Any) -> None:
-    """Add ``amount`` times phi(x_i) to prototype r and take it from prototype s."""
-    _VERBS["push_pair"][type(field)](field, i, r, s, amount)
-
-
-def push_list(field: Any, i: Any, active: Any, count: Any, change: Any) -> None:
-    """Add ``change[q]`` times phi(x_i) to every listed prototype ``active[i, q]``."""
-    _VERBS["push_list"][type(field)](field, i, active, count, change)
-
-
-def is_ready(field: Any, i: Any) -> bool:
-    """Whether pattern i can be pushed without fetching a kernel row first."""
-    return bool(_VERBS["is_ready"][type(field)](field, i))
-
-
-# see ``inlined``: a verb that stays a call costs more than what it does
-_OPTIONS = {"fastmath": set(FASTMATH), "forceinline": True, "no_cfunc_wrapper": True}
-
-
-def _compiled(verb: str, field: Any) -> Any:
-    if isinstance(field, types.NamedTuple):
-        return _VERBS[verb].get(field.instance_class)
-    return None
-
-
-@overload(read, jit_options=_OPTIONS, strict=False)
-def _overload_read(field: Any, i: Any, active: Any, count: Any, out: Any) -> Any:
-    return _compiled("read", field)
-
-
-@overload(difference, jit_options=_OPTIONS, strict=False)
-def _overload_difference(field: Any, i: Any, r: Any, s: Any) -> Any:
-    return _compiled("difference", field)
-
-
-@overload(push, jit_options=_OPTIONS, strict=False)
-def _overload_push(field: Any, i: Any, r: Any, amount: Any) -> Any:
-    return _compiled("push", field)
-
-
-@overload(push_pair, jit_options=_OPTIONS, strict=False)
-def _overload_push_pair(field: Any, i: Any, r: Any, s: Any, amount: Any) -> Any:
-    return _compiled("push_pair", field)
-
-
-@overload(push_list, jit_options=_OPTIONS, strict=False)
-def _overload_push_list(field: Any, i: Any, active: Any, count: Any, change: Any) -> Any:
-    return _compiled("push_list", field)
-
-
-@overload(is_ready, jit_options=_OPTIONS, strict=False)
-def _overload_is_ready(field: Any, i: Any) -> Any:
-    return _compiled("is_ready", field)
-
-
-@jit
-def pack_rows(X: Any, patterns: Any, rows: Any, slot: Any) -> None:
-    """Copy rows of X into ``rows`` and note their places in ``slot``."""
-    for k in range(len(patterns)):
-        i = patterns[k]
-        slot[i] = k
-        for t in range(X.shape[1]):
-            rows[k, t] = X[i, t]
+read, difference, push, push_pair, push_list, is_ready = map(_verb, Verbs._fields)

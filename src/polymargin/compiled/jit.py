@@ -22,11 +22,17 @@ from typing import Any, TypeVar
 import numba
 from numba.core import event
 from numba.core.caching import IndexDataCacheFile
+from numba.extending import register_jitable
 
-__all__ = ["FASTMATH", "cache_directory", "inlined", "jit"]
+__all__ = ["INLINED", "allocating", "cache_directory", "exact", "inlined", "jit"]
 
 FASTMATH = frozenset({"reassoc", "nsz", "contract", "arcp"})
 """Enough freedom to vectorise dot products; NaN and infinity keep their meaning."""
+
+# nobody calls these functions from C: that wrapper would cost a tenth of the compile time
+_OPTIONS = {"fastmath": set(FASTMATH), "no_cfunc_wrapper": True, "_nrt": False}
+INLINED = {**_OPTIONS, "forceinline": True}
+"""Options of functions that become part of their callers."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -44,10 +50,10 @@ def _user_cache() -> Path:
     return Path(base) / "polymargin"
 
 
-def cache_directory() -> Path:
-    """Directory of the compiled code of exactly this source, these versions and these flags."""
+def cache_directory(sources: Path = Path(__file__).parent) -> Path:
+    """Directory of the compiled code of exactly these sources, versions and flags."""
     digest = hashlib.sha256()
-    for source in sorted(Path(__file__).parent.glob("*.py")):
+    for source in sorted(sources.glob("*.py")):
         digest.update(source.read_bytes())
     digest.update(f"{numba.__version__} {sys.version} {numba.config.BOUNDSCHECK}".encode())
     return _user_cache() / digest.hexdigest()[:16]
@@ -131,22 +137,23 @@ _CACHE = None if numba.config.DISABLE_JIT else _writable_cache()
 event.register("numba:compile", _Announcer())
 
 
-def jit(function: Function) -> Function:
-    """Compile in nopython mode without the GIL, with the cache of this very source if there is one.
-
-    Numba reads its cache directory at decoration, so it is set only for that moment: other
-    packages keep their own.
-    """
-    return _compiled(function)
+def allocating(function: Function) -> Function:
+    """``jit`` for functions that make arrays."""
+    return jit(function, _nrt=True)
 
 
 def inlined(function: Function) -> Function:
-    """``jit`` for the small helpers of hot loops: their code becomes part of the caller.
+    """A small helper of hot loops: its code becomes part of every compiled caller.
 
-    A call that stays a call counts the references of every array it is given up and down, two
-    atomic operations each: ten arrays cost more than the whole step of a pattern.
+    Python runs it as it is written: what Python needs to call compiled code is not compiled.
     """
-    return _compiled(function, forceinline=True)
+    compiled: Function = register_jitable(**INLINED)(function)
+    return compiled
+
+
+def exact(function: Function) -> Function:
+    """``jit`` for loops whose sums must keep their order: no rounding error may be reordered."""
+    return jit(function, fastmath={"nsz", "contract"})
 
 
 def _checked(dispatcher: Any) -> Any:
@@ -156,10 +163,16 @@ def _checked(dispatcher: Any) -> Any:
     return dispatcher
 
 
-def _compiled(function: Function, **more: Any) -> Function:
-    # nobody calls these functions from C: that wrapper would cost a tenth of the compile time
-    options = {"nogil": True, "fastmath": set(FASTMATH), "no_cfunc_wrapper": True, **more}
+def jit(function: Function, **more: Any) -> Function:
+    """Compile in nopython mode without the GIL, with the cache of this very source if there is one.
+
+    The function makes no arrays of its own (Numba refuses to compile one that does).  So nothing
+    has to count references, which is a sixth of the code that Numba would write.
+    """
+    options = {**_OPTIONS, "nogil": True, **more}
     if _CACHE is not None:
+        # Numba reads its cache directory at decoration, so it is set only for that moment: other
+        # packages keep their own
         before = numba.config.CACHE_DIR
         numba.config.CACHE_DIR = _CACHE
         try:

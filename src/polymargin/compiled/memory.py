@@ -57,6 +57,15 @@ class Pages:
         with suppress(OSError):  # an older system: pages come as they are written
             self._map.madvise(_POPULATE_WRITE, first, end * row - first)
 
+    def give_back(self, begin: int, end: int) -> None:
+        """The rows from ``begin`` to ``end`` are not needed any more."""
+        row = self.array.strides[0]
+        first = -(-begin * row // mmap.PAGESIZE) * mmap.PAGESIZE
+        last = end * row // mmap.PAGESIZE * mmap.PAGESIZE
+        if self._map is not None and first < last:
+            with suppress(OSError, AttributeError):  # it goes with the rest, later
+                self._map.madvise(mmap.MADV_DONTNEED, first, last - first)
+
 
 def fresh(shape: tuple[int, ...], dtype: Any = np.float64) -> np.ndarray:
     """Zeros that will all be written to."""

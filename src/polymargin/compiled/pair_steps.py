@@ -6,6 +6,7 @@ Positions lie class by class.  ``active`` lists the positions in play, those of 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ __all__ = ["BUDGET", "DONE", "MISSING", "descend_pairs", "list_active"]
 DONE, BUDGET, MISSING = 0, 1, 2
 
 
-@inlined
+@partial(jit, forceinline=True)
 def most_violating(g: Any, u: Any, cap: Any, active: Any, first: Any) -> tuple[Any, Any, Any]:
     """The class of the largest g_j - g_i over u_i < cap, u_j > 0 (7.6): its violation, k and i."""
     worst, where, receiver = 0.0, -1, -1

@@ -439,16 +439,15 @@ def descend_until(
     return position, end, passes
 
 
-@jit
 def screen(
-    S: Any,
-    shift: Any,
-    patterns: Any,
-    duals: Any,
-    queue: Any,
+    S: np.ndarray,
+    shift: np.ndarray,
+    patterns: np.ndarray,
+    duals: Duals,
+    queue: np.ndarray,
     end: int,
     hard_cap: float,
-    totals: Any,
+    totals: np.ndarray,
 ) -> int:
     """Sum the certificate over finished scores and queue the patterns that violate it.
 
@@ -465,9 +464,26 @@ def screen(
     end : int
         The new end of the queue.
     """
+    label, rivals = np.empty(S.shape[1], dtype=np.int32), np.empty(S.shape[1], dtype=S.dtype)
+    end = _screen(S, shift, patterns, duals, queue, end, hard_cap, totals, label, rivals)
+    return int(end)
+
+
+@jit
+def _screen(
+    S: Any,
+    shift: Any,
+    patterns: Any,
+    duals: Any,
+    queue: Any,
+    end: int,
+    hard_cap: float,
+    totals: Any,
+    label: Any,
+    rivals: Any,
+) -> int:
+    """The loops of ``screen``; ``label`` and ``rivals`` are scratch for one number per pattern."""
     R, size = S.shape
-    label = np.empty(size, dtype=np.int32)
-    rivals = np.empty(size, dtype=S.dtype)
     margin = totals[MARGIN]
     gap_sum = 0.0
     loss_sum = 0.0

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from polymargin.compiled.fields import (
+    VERBS,
+    Verbs,
     difference,
     is_ready,
     push,
     push_list,
     push_pair,
     read,
-    register_field,
 )
 
 if TYPE_CHECKING:
@@ -56,30 +57,15 @@ def _difference_raised(field: Any, i: Any, r: Any, s: Any) -> float:
     return difference(field.field, i, r, s) + (field.extra[k, r] - field.extra[k, s])
 
 
-def _push_raised(field: Any, i: Any, r: Any, amount: Any) -> None:
-    push(field.field, i, r, amount)
+def _unchanged(verb: Any) -> Any:
+    """A verb that does not see what is added to scores."""
+
+    def passed_on(field: Any, *arguments: Any) -> Any:
+        return verb(field.field, *arguments)
+
+    return passed_on
 
 
-def _push_pair_raised(field: Any, i: Any, r: Any, s: Any, amount: Any) -> None:
-    push_pair(field.field, i, r, s, amount)
-
-
-def _push_list_raised(field: Any, i: Any, active: Any, count: Any, change: Any) -> None:
-    push_list(field.field, i, active, count, change)
-
-
-def _is_ready_raised(field: Any, i: Any) -> bool:
-    return is_ready(field.field, i)
-
-
-register_field(
-    RaisedField,
-    {
-        "read": _read_raised,
-        "difference": _difference_raised,
-        "push": _push_raised,
-        "push_pair": _push_pair_raised,
-        "push_list": _push_list_raised,
-        "is_ready": _is_ready_raised,
-    },
+VERBS[RaisedField] = Verbs(
+    _read_raised, _difference_raised, *map(_unchanged, (push, push_pair, push_list, is_ready))
 )

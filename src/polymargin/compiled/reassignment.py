@@ -11,15 +11,10 @@ from typing import Any
 import numpy as np
 
 from polymargin.compiled.fields import is_ready, push, push_pair
-from polymargin.compiled.jit import jit
+from polymargin.compiled.jit import allocating, jit
 from polymargin.compiled.totals import BEST_LOSS, DRAWN_LOSS, MOVED, OWN_LOSS, OWN_WEIGHT
 
-__all__ = [
-    "pulls",
-    "pulls_of_weights",
-    "reassign",
-    "restore",
-]
+__all__ = ["pulls", "pulls_of_weights", "reassign", "restore"]
 
 _LEAST_SHARE = 0.05  # of an even share: what an empty prototype counts as, on top of its examples
 
@@ -48,7 +43,7 @@ def pulls_of_weights(weight: np.ndarray, first: np.ndarray, balance: float) -> n
     return (share + _LEAST_SHARE) ** -balance
 
 
-@jit
+@allocating
 def reassign(
     S: Any,
     shift: Any,

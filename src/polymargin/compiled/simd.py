@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numba
@@ -19,7 +20,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from polymargin.compiled.jit import inlined
+from polymargin.compiled.jit import jit
 
 __all__ = ["MULTIPLE", "add_to_rows", "sum_rows"]
 
@@ -153,7 +154,7 @@ _sum_wide, _sum_narrow = (_in_rows(k * MULTIPLE, _write_sum) for k in (2, 1))
 _add_wide, _add_narrow = (_in_rows(k * MULTIPLE, _write_addition) for k in (2, 1))
 
 
-@inlined
+@partial(jit, forceinline=True)
 def sum_rows(values: Any, indices: Any, begin: Any, end: Any, V: Any, out: Any) -> None:
     """``out = sum_k values[k] V[indices[k]]`` over begin <= k < end.
 
@@ -172,7 +173,7 @@ def sum_rows(values: Any, indices: Any, begin: Any, end: Any, V: Any, out: Any) 
             out[r] += V.dtype.type(values[k]) * V[indices[k], r]
 
 
-@inlined
+@partial(jit, forceinline=True)
 def add_to_rows(values: Any, indices: Any, begin: Any, end: Any, change: Any, V: Any) -> None:
     """``V[indices[k]] += values[k] change`` for begin <= k < end; the arrays as in ``sum_rows``."""
     column, width = 0, V.shape[1]

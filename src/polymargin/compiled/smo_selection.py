@@ -10,19 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from polymargin.compiled.jit import inlined, jit
+from polymargin.compiled.jit import allocating, inlined
 from polymargin.compiled.smo_steps import best_pair, exact_step, optimise_pattern
 from polymargin.compiled.totals import GAIN, GAP, HITS, LOSS, MARGIN, NORM, OWN, STEPS, VISITS
 
-__all__ = [
-    "AMG",
-    "BMG",
-    "KKT",
-    "NOTHING",
-    "VALUES",
-    "survey",
-    "visit",
-]
+__all__ = ["AMG", "BMG", "KKT", "NOTHING", "VALUES", "survey", "visit"]
 
 NOTHING, KKT, AMG, BMG = range(4)
 VALUES = {"kkt": KKT, "amg": AMG, "bmg": BMG, "core": KKT}
@@ -47,7 +39,7 @@ def _gather(F: Any, duals: Any, p: int, at: Any, f: Any, alpha: Any) -> int:
     return count
 
 
-@jit
+@allocating
 def survey(F: Any, duals: Any, code: int, hard_cap: float, values: Any, sums: Any) -> None:
     """Values V_p (A8) of all patterns, and the sums of the certificate.
 
@@ -103,7 +95,7 @@ def survey(F: Any, duals: Any, code: int, hard_cap: float, values: Any, sums: An
             values[p] = max(2.0 * gain, 0.0)
 
 
-@jit
+@allocating
 def visit(
     F: Any,
     duals: Any,

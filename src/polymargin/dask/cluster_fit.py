@@ -2,45 +2,70 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import dask
 import dask.array as da
 import numpy as np
+from dask.core import flatten
 from distributed import Client, KilledWorker, get_client
 
 from polymargin.dask.dask_team import DaskTeam
 from polymargin.dask.worker_shards import as_part, stored_part
 from polymargin.datasets.row_store import RowStore
 from polymargin.estimators.callbacks import outer_watchers
+from polymargin.estimators.from_parts import warn_if_unfinished
 from polymargin.exceptions import ClusterError
 from polymargin.solvers.history import Check
-from polymargin.solvers.shards.leader import Round
+from polymargin.solvers.shards.leader import Round, RoundsResult
 from polymargin.solvers.shards.part import LinearSpec
 from polymargin.storage.atomic import atomic_file
 
-__all__ = [
-    "ClusterTrained",
-    "count_shards",
-    "gathered",
-    "look",
-    "open_checkpoint",
-    "partitions",
-]
+__all__ = ["ClusterData", "ClusterTrained", "gathered"]
 
 _ROUNDS_PER_CHECKPOINT = 5
+_OF_CLUSTERS = ("client", "classes", "checkpoint")  # parameters beside those of one process
+
+
+class ClusterData(NamedTuple):
+    """Delayed partitions on a cluster, weight of every label, features, and the classes.
+
+    ``places`` are the workers that hold the rows already, "" where none does.
+    """
+
+    client: Client
+    parts: list[Any]
+    places: list[str]
+    mass: dict[Any, float]
+    n_features: int
+    classes: np.ndarray
 
 
 class ClusterTrained:
-    """First base of the estimators: a client that does not travel, lazy answers, ``to_local``."""
+    """First base of the estimators: a client that does not travel, lazy answers, ``to_local``.
+
+    A subclass names its ``_local_kind``; its constructor is that of the local estimator with
+    ``client``, ``classes`` and ``checkpoint`` behind.
+    """
 
     _local_kind: Any
     classes_: np.ndarray
+    history_: dict[str, np.ndarray]
     client: Client | None
+    classes: Any
+    checkpoint: Any
+    tol: float
     verbose: int
     get_params: Any
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "_local_kind" in vars(cls):
+            cls.__init__ = _constructor(cls._local_kind)  # type: ignore[method-assign]
 
     def __getstate__(self) -> dict[str, Any]:
         parent: Any = super()
@@ -57,29 +82,62 @@ class ClusterTrained:
                 "client=."
             ) from error
 
-    def _watch(self, team: DaskTeam, one: Round, rounds: Any) -> bool:
+    def _look(self, X: Any, y: Any, sample_weight: Any) -> ClusterData:
+        """The partitions of the data and what is known of them before training."""
+        client = self._client()
+        parts = partitions(X, y, sample_weight)
+        mass, n_features = look(client, parts)
+        classes = np.unique(list(mass) if self.classes is None else self.classes)
+        return ClusterData(
+            client, parts, find_places(client, X, len(parts)), mass, n_features, classes
+        )
+
+    def _team(self, data: ClusterData, spec: LinearSpec, seed: int) -> DaskTeam:
+        """Shards of about equally many partitions, with the checkpoint folder of the problem."""
+        n_parts = len(data.parts)
+        folder = open_checkpoint(self.checkpoint, spec, n_parts)
+        n_shards = count_shards(data.client, folder, n_parts)
+        order = np.arange(n_parts)
+        if folder is None:  # a checkpoint belongs to the partitions in their own order
+            order = np.argsort(data.places, kind="stable")
+        groups = [[data.parts[k] for k in one] for one in np.array_split(order, n_shards)]
+        places = [[data.places[k] for k in one] for one in np.array_split(order, n_shards)]
+        return DaskTeam(data.client, spec, groups, seed, folder, [_most(one) for one in places])
+
+    def _finish(self, team: DaskTeam, result: RoundsResult) -> None:
+        """What follows once the model is stored: bytes sent, a warning, Ctrl-C handed on."""
+        self.history_["bytes_sent"] = team.sent_per_round(len(self.history_["round"]))
+        warn_if_unfinished(result, float(self.tol))
+        if result.status == "interrupted":
+            raise KeyboardInterrupt
+
+    def _watch(self, team: DaskTeam, one: Round) -> bool:
         """Print and keep checkpoints as rounds go by."""
-        team.note_round()
+        n_rounds = team.note_round()
         if self.verbose:
             print(
-                f"[polymargin] round {len(rounds.rounds):4d}  primal {one.primal:.8g}  "
+                f"[polymargin] round {n_rounds:4d}  primal {one.primal:.8g}  "
                 f"dual {one.dual:.8g}  gap {one.relative_gap:.2e}  theta {one.theta:.2f}  "
                 f"sent {team.bytes_sent / 1e6:.1f} MB"
             )
         for watcher in outer_watchers():
-            check = Check(0.0, len(rounds.rounds), *one[:3], 0, one.steps)
+            check = Check(0.0, n_rounds, *one[:3], 0, one.steps)
             watcher(check, _no_point)
-        if team.folder is not None and len(rounds.rounds) % _ROUNDS_PER_CHECKPOINT == 0:
+        if team.folder is not None and n_rounds % _ROUNDS_PER_CHECKPOINT == 0:
             team.save()
         return False
 
     # -- what the model can do ---------------------------------------------------------------
 
     def to_local(self) -> Any:
-        """The ordinary estimator with this model: it saves, exports and reports."""
-        own = {"client", "classes", "checkpoint"}
+        """The ordinary estimator with this model: it saves, exports and reports.
+
+        Returns
+        -------
+        MulticlassSVC or MultiPrototypeSVC, fitted
+        """
         given = self.get_params(deep=False)
-        local = self._local_kind(**{k: v for k, v in given.items() if k not in own})
+        local = self._local_kind(**{k: v for k, v in given.items() if k not in _OF_CLUSTERS})
         params = set(given)
         for name, value in vars(self).items():
             if name not in params:
@@ -87,11 +145,29 @@ class ClusterTrained:
         return local
 
     def predict(self, X: Any) -> Any:
-        """Labels: lazy for dask collections, at once for anything else."""
+        """Labels: lazy for dask collections, at once for anything else.
+
+        Parameters
+        ----------
+        X : dask array or data frame, array-like or CSR matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        dask array or ndarray of shape (n_samples,)
+        """
         return self._lazily("predict", X, self.classes_.dtype)
 
     def decision_function(self, X: Any) -> Any:
-        """Scores: lazy for dask collections, at once for anything else."""
+        """Scores: lazy for dask collections, at once for anything else.
+
+        Parameters
+        ----------
+        X : dask array or data frame, array-like or CSR matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        dask array or ndarray of shape (n_samples, n_classes), or (n_samples,) for two classes
+        """
         return self._lazily("decision_function", X, np.float64)
 
     def _lazily(self, verb: str, X: Any, dtype: Any) -> Any:
@@ -107,6 +183,28 @@ class ClusterTrained:
             for block, length in zip(blocks, lengths, strict=True)
         ]
         return da.concatenate(found, allow_unknown_chunksizes=True)
+
+
+def _constructor(local: type) -> Any:
+    """``__init__`` with the parameters of a local estimator and those of a cluster."""
+    plain = inspect.signature(local.__init__)  # type: ignore[misc]
+    more = [
+        inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None)
+        for name in _OF_CLUSTERS
+    ]
+    signature = plain.replace(parameters=[*plain.parameters.values(), *more])
+
+    def construct(self: Any, *args: Any, **parameters: Any) -> None:
+        bound = signature.bind(self, *args, **parameters)
+        bound.apply_defaults()
+        given = dict(list(bound.arguments.items())[1:])
+        for name in _OF_CLUSTERS:
+            setattr(self, name, given.pop(name))
+        local.__init__(self, **given)  # type: ignore[misc]
+
+    construct.__name__ = "__init__"
+    construct.__signature__ = signature  # type: ignore[attr-defined]
+    return construct
 
 
 def _no_point() -> Any:
@@ -127,6 +225,24 @@ def partitions(X: Any, y: Any, weight: Any) -> list[Any]:
             "y = y.rechunk(X.chunks[0])."
         )
     return [dask.delayed(as_part)(*pieces) for pieces in zip(*columns, strict=True)]
+
+
+def find_places(client: Client, X: Any, n_parts: int) -> list[str]:
+    """The worker that holds each partition of X in its memory, "" where none does."""
+    if not dask.is_dask_collection(X):
+        return [""] * n_parts
+    keys = list(flatten(X.__dask_keys__()))
+    if len(keys) != n_parts:
+        return [""] * n_parts
+    scheduler: Any = client.scheduler
+    held = client.sync(scheduler.who_has, keys=keys)
+    return [min(held.get(key, ()), default="") for key in keys]
+
+
+def _most(places: list[str]) -> str:
+    """The place of most partitions of a shard, "" where none is held."""
+    known = Counter(place for place in places if place)
+    return known.most_common(1)[0][0] if known else ""
 
 
 def _delayed(values: Any, name: str) -> list[Any]:

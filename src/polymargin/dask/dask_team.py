@@ -48,6 +48,8 @@ class DaskTeam(Team):
     seed : int
     folder : str or None
         Checkpoints, seen by leader and workers.
+    places : list of str
+        Workers that hold the rows of each group already; "" where none does.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class DaskTeam(Team):
         groups: Sequence[Sequence[Any]],
         seed: int,
         folder: str | None,
+        places: Sequence[str] = (),
     ) -> None:
         self.client = client
         self.spec = spec
@@ -64,6 +67,7 @@ class DaskTeam(Team):
         self.n_shards = len(self.groups)
         self.seed = seed
         self.folder = folder
+        self.places = list(places) or [""] * self.n_shards
         self.name = f"polymargin-{uuid.uuid4().hex}"
         self.home: dict[int, str] = {}
         self.losses: Counter[int] = Counter()
@@ -110,23 +114,26 @@ class DaskTeam(Team):
                     f"shard {k} lost its worker {_MOST_LOSSES} times in a row; the worker may have "
                     "run out of memory: use more workers, more memory each, or smaller partitions."
                 )
-        addresses = self._free_workers(len(shards))
+        addresses = self._free_workers(shards)
         futures: dict[int, Future[Any]] = {}
         for k, address in zip(shards, addresses, strict=True):
             self.home[k] = address
             task = dask.delayed(worker_shards.build, pure=False)(
                 self._key(k), self.spec, self.groups[k], self.seed + k, self.folder
             )
-            futures[k] = self.client.compute(task, workers=[address], allow_other_workers=False)
+            # another worker may take it: a partition that is bound to a worker that dies meanwhile
+            # would wait for it for ever, because the scheduler knows partitions by name
+            futures[k] = self.client.compute(task, workers=[address], allow_other_workers=True)
         answers = self._collect(futures)
         for k, answer in answers.items():
             if isinstance(answer, Built):
                 self.rows[k] = answer.n_rows
+                self.home[k] = answer.address
                 self.is_resumed |= answer.is_resumed
         return [k for k in shards if not isinstance(answers[k], Built)]
 
-    def _free_workers(self, count: int) -> list[str]:
-        """Addresses for new shards: workers with the fewest shards for their threads."""
+    def _free_workers(self, shards: Sequence[int]) -> list[str]:
+        """Addresses for new shards: their rows' own worker, else one with few shards a thread."""
         started = time.monotonic()
         while not (workers := self._workers()):
             if time.monotonic() - started > _PATIENCE:
@@ -136,10 +143,12 @@ class DaskTeam(Team):
                 )
             time.sleep(_POLL)
         load = Counter({address: 0 for address in workers})
-        load.update(address for address in self.home.values() if address in workers)
+        load.update(a for k, a in self.home.items() if a in workers and k not in shards)
         found = []
-        for _ in range(count):
-            address = min(load, key=lambda one: (load[one] / workers[one], one))
+        for k in shards:
+            address = self.places[k]
+            if address not in workers or load[address] >= workers[address]:
+                address = min(load, key=lambda one: (load[one] / workers[one], one))
             load[address] += 1
             found.append(address)
         return found
@@ -169,7 +178,7 @@ class DaskTeam(Team):
     def advance(self, model: Prototypes, sigma: float, passes: int) -> list[LocalStep]:
         found = self._everywhere("advance", self._sent(model), sigma, passes)
         self.losses.clear()
-        self.bytes_sent += self.n_shards * _bytes(model)
+        self.bytes_sent += self.n_shards * (_bytes(model) + _bytes(found[0].change))
         return found
 
     def settle(self, theta: float, beta: float) -> list[Prototypes]:
@@ -188,9 +197,10 @@ class DaskTeam(Team):
         """Dual variables of every shard into the checkpoint folder."""
         self._everywhere("save")
 
-    def note_round(self) -> None:
-        """A round ended: note the bytes sent so far."""
+    def note_round(self) -> int:
+        """A round ended: note the bytes sent so far; how many rounds that makes."""
         self.sent_after.append(self.bytes_sent)
+        return len(self.sent_after)
 
     def sent_per_round(self, n_rounds: int) -> np.ndarray:
         """Bytes sent by the end of every round; the last one counts the final certificate too."""

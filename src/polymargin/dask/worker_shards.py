@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from distributed import get_worker
 
 from polymargin.compiled.threads import single_threaded_libraries
 from polymargin.datasets.row_store import RowStore
@@ -34,6 +35,7 @@ class Built(NamedTuple):
 
     n_rows: int
     is_resumed: bool
+    address: str
 
 
 class Lost(NamedTuple):
@@ -77,7 +79,7 @@ def build(
         if isinstance(spec, PrototypeSpec):
             shard = PrototypeShard(problem, seed, variables, own=saved.get("own"))
         _SHARDS[key] = _Held(shard, file, rows)
-    return Built(problem.n_patterns, variables is not None)
+    return Built(problem.n_patterns, variables is not None, get_worker().address)
 
 
 def _joined(problems: list[Problem]) -> Problem:

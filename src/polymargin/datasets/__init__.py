@@ -9,7 +9,7 @@ from typing import Any
 
 from polymargin.datasets.dataset import ColumnRequest, ColumnSpec, Dataset, Progress, Wanted
 from polymargin.datasets.sources import FORMATS, Source, check_text, format_of, open_source
-from polymargin.exceptions import DataFileError
+from polymargin.exceptions import DataFileError, shown
 
 __all__ = ["FORMATS", "ColumnSpec", "Dataset", "Wanted", "read_data"]
 
@@ -89,6 +89,10 @@ def read_data(
     ------
     DataFileError
         One line that names the file, the line, the column and what is wrong.
+
+    See Also
+    --------
+    polymargin.open_rows : Files larger than memory.
     """
     from polymargin.datasets.text_table import TextOptions
 
@@ -100,7 +104,7 @@ def read_data(
         options = TextOptions(None, header, decimal, tuple(missing), dict(kinds or {}))
         options.delimiter = _delimiter(opened[0], delimiter)
         if decimal not in (None, ".", ","):
-            raise opened[0].error(f"decimal must be '.' or ',', got {decimal!r}")
+            raise opened[0].error(f"decimal must be '.' or ',', got {shown(decimal)}")
         request = ColumnRequest(label, ignore, wanted, need_label, group)
         if query is not None:
             from polymargin.datasets.typed_table import read_query
@@ -148,7 +152,7 @@ def _delimiter(source: Source, delimiter: str | None) -> str | None:
     delimiter = named.get(delimiter, delimiter)
     is_odd = delimiter in "\r\n\"'0123456789.\\" or not delimiter.isascii()
     if len(delimiter) != 1 or is_odd:
-        raise source.error(f"delimiter must be one character, tab or space, got {delimiter!r}")
+        raise source.error(f"delimiter must be one character, tab or space, got {shown(delimiter)}")
     return delimiter
 
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from typing import Any, NamedTuple
 
 from polymargin.datasets.csv_layout import CsvLayout, split_line
 from polymargin.datasets.dataset import ColumnRequest
 from polymargin.datasets.sources import Source
-from polymargin.datasets.table import Table, roles_of_columns
+from polymargin.datasets.table import Table, distinct_names, roles_of_columns
 from polymargin.datasets.text_table import Scan, TextOptions
 from polymargin.exceptions import DataFileError
 
@@ -21,6 +22,7 @@ __all__ = ["read_arff"]
 _NUMERIC = ("numeric", "real", "integer")
 _KNOWN = ("string", "date")
 _SAMPLE = 200
+_INDEX = re.compile(r"[0-9]{1,20}")
 _EXPANDED_BYTES, _EXPANDED_RATIO = 1 << 30, 200  # sparse rows that are written in full
 
 
@@ -41,8 +43,9 @@ def read_arff(
     copy = _Copy(source)
     copy.write()
     attributes = copy.attributes
-    names = [attribute.name for attribute in attributes]
     notes: list[str] = []
+    given = [attribute.name for attribute in attributes]
+    names = distinct_names(source, given, request, notes)
     roles = roles_of_columns(source, len(names), names, request, notes)
     for c in roles.features:
         if attributes[c].kind not in ("numeric", "nominal", *_KNOWN):
@@ -157,9 +160,10 @@ class _Copy:
         inner = line.removeprefix("{").removesuffix("}").strip()
         for part in split_line(inner, ",", "'") if inner else []:
             index, _, value = part.partition(" ")
-            if not (index.isascii() and index.isdigit() and int(index[:10]) < len(fields)):
+            place = int(index) if _INDEX.fullmatch(index) else len(fields)
+            if place >= len(fields):
                 raise DataFileError(f"{part[:40]!r} is not 'index value'")
-            fields[int(index)] = value.strip().strip("'\"")
+            fields[place] = value.strip().strip("'\"")
         return fields
 
 

@@ -20,12 +20,16 @@ __all__ = [
     "Wanted",
     "factorize",
     "label_values",
+    "like_a_label",
 ]
 
 Progress = Callable[[int, int | None], None]
 """Called with the bytes read so far and the size, if it is known."""
 
 MOST_LABELS = 32767
+_LABEL_NAMES = ("label", "labels", "class", "target", "y", "species", "category", "outcome")
+"""Names of columns that are suggested where the label column holds no classes."""
+
 _INTEGER = re.compile(r"[+-]?(0|[1-9][0-9]{0,17})(\.0*)?$")
 
 
@@ -159,6 +163,12 @@ def factorize(texts: Sequence[str], what: str) -> tuple[np.ndarray, list[str]]:
     return codes, list(number)
 
 
+def like_a_label(names: Sequence[str]) -> str:
+    """The first name that is usual for a label, as a question; empty if there is none."""
+    found = next((name for name in names if name.strip().lower() in _LABEL_NAMES), None)
+    return "" if found is None else f" ({found!r}?)"
+
+
 def too_many_labels(what: str) -> DataFileError:
     """The refusal of a label column that is none."""
     return DataFileError(
@@ -174,8 +184,8 @@ class LabelTable:
         self.what = what
         self.texts: list[str] = []
         self.number: dict[str, int] = {}
-        self.arena = np.zeros(0, dtype=np.uint8)
-        self.starts = np.zeros(1, dtype=np.int64)
+        self.arena = np.zeros(1 << 10, dtype=np.uint8)  # both are longer than what is in them
+        self.starts = np.zeros(64, dtype=np.int64)
         self.slots = np.full(64, -1, dtype=np.int32)
 
     def code(self, text: str) -> int:
@@ -188,8 +198,12 @@ class LabelTable:
         self.number[text] = code
         self.texts.append(text)
         raw = np.frombuffer(text.encode(), dtype=np.uint8)
-        self.arena = np.concatenate([self.arena, raw])
-        self.starts = np.append(self.starts, len(self.arena))
+        start = int(self.starts[code])
+        end = start + len(raw)
+        self.arena = _with_room(self.arena, end)
+        self.starts = _with_room(self.starts, code + 2)
+        self.arena[start:end] = raw
+        self.starts[code + 1] = end
         if 2 * len(self.texts) > len(self.slots):
             self.slots = np.full(2 * len(self.slots), -1, dtype=np.int32)
             for k in range(code):
@@ -206,6 +220,15 @@ class LabelTable:
         while self.slots[slot] >= 0:
             slot = (slot + 1) & mask
         self.slots[slot] = code
+
+
+def _with_room(array: np.ndarray, length: int) -> np.ndarray:
+    """The array, or one twice as long as asked for with the same beginning."""
+    if length <= len(array):
+        return array
+    longer = np.zeros(2 * length, dtype=array.dtype)
+    longer[: len(array)] = array
+    return longer
 
 
 class RowBuffer:

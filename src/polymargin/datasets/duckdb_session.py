@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Session", "ZstdLines", "quoted_name", "quoted_text"]
 
+_INTERRUPTED = "Query interrupted"  # what DuckDB makes of a signal that ends a query
 _POLL_SECONDS = 0.1  # between two looks at the progress of a query
 
 
@@ -24,6 +25,23 @@ def quoted_text(text: str) -> str:
 def quoted_name(name: str) -> str:
     """A name of a column or table as SQL writes it."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def open_database(spill: str) -> Any:
+    """A connection to a new database in memory that knows no extensions and no variables."""
+    import duckdb
+
+    return duckdb.connect(
+        ":memory:",
+        config={
+            "autoinstall_known_extensions": False,
+            "autoload_known_extensions": False,
+            "allow_community_extensions": False,
+            "python_enable_replacements": False,
+            "threads": 1,
+            "temp_directory": spill,
+        },
+    )
 
 
 class Session:
@@ -40,23 +58,15 @@ class Session:
 
         self.source = source
         self.error: type[Exception] = duckdb.Error
-        self.connection = duckdb.connect(
-            ":memory:",
-            config={
-                "autoinstall_known_extensions": False,
-                "autoload_known_extensions": False,
-                "allow_community_extensions": False,
-                "python_enable_replacements": False,
-                "threads": 1,
-                "temp_directory": str(source.folder() / "spill"),
-            },
-        )
+        self.connection = open_database(str(source.folder() / "spill"))
 
     def __enter__(self) -> Session:
         return self
 
-    def __exit__(self, *unused: Any) -> None:
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         self.connection.close()
+        if kind is RuntimeError and str(error) == _INTERRUPTED:
+            raise KeyboardInterrupt from None
 
     def lock(self) -> None:
         """From now on no file can be opened and no setting changed."""
@@ -118,7 +128,7 @@ class _Progress:
 
 def first_sentence(error: BaseException) -> str:
     """What DuckDB says, without its advice, in one line."""
-    text = re.split(r"\n\s*\n|\nLINE |\nPossible|\nCandidate", str(error))[0]
+    text = re.split(r"\n\s*\n|\nLINE |\nPossible|\nCandidate|\s+Try setting ", str(error))[0]
     text = " ".join(text.split())
     return text[:300]
 
@@ -145,12 +155,10 @@ class ZstdLines:
         return data
 
     def _open(self) -> None:
-        from pathlib import Path
-
         from polymargin.datasets.sources import LONGEST_LINE
 
         self.session = Session(self.source)
-        path = quoted_text(str(Path(self.source.name).absolute()))
+        path = quoted_text(self.source.packed_file())
         sql = (
             f"SELECT line FROM read_csv([{path}], compression='zstd', auto_detect=false, "
             "header=false, delim='\x1f', quote='', escape='', columns={'line': 'VARCHAR'}, "
@@ -160,6 +168,11 @@ class ZstdLines:
             self.cursor = self.session.connection.execute(sql)
         except self.session.error as error:
             raise DataFileError(first_sentence(error)) from None
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self.cursor is not None:
+            self.session.connection.close()
 
     def _fetch(self) -> list[Any]:
         try:

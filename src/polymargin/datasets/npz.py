@@ -7,14 +7,18 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from polymargin.datasets.dataset import Dataset, Wanted
+from polymargin.datasets.dataset import ColumnRequest, Dataset, Wanted
 from polymargin.datasets.sources import Source
+from polymargin.datasets.table import distinct_names
 from polymargin.exceptions import DataFileError
 from polymargin.problem.validation import why_not_compressed
 
 __all__ = ["read_npz"]
 
 _PARTS = {"train": "train_idx", "test": "test_idx", "validation": "val_idx"}
+_NAMES = frozenset(
+    ["X", "y", "data", "indices", "indptr", "shape", "format", "feature_names", *_PARTS.values()]
+)
 _CHECKED = 1 << 16  # rows looked at together
 _DEFLATE_RATIO = 1100  # one packed byte of deflate gives at most 1032
 
@@ -36,10 +40,11 @@ def read_npz(
         archive = np.load(source.whole(), allow_pickle=False)
         names = set(getattr(archive, "files", ()))
         _check_sizes(source, archive)
-        X = _matrix(source, archive, names)
-        y = np.asarray(archive["y"]).ravel() if "y" in names else None
-        titles = archive["feature_names"] if "feature_names" in names else None
-        rows = _part(source, archive, names, part, X.shape[0])
+        arrays = _Arrays(source, archive)
+        X = _matrix(source, arrays, names)
+        y = arrays["y"].ravel() if "y" in names else None
+        titles = arrays["feature_names"] if "feature_names" in names else None
+        rows = _part(source, arrays, names, part, X.shape[0])
     except DataFileError:
         raise
     except Exception as error:  # damaged archives make NumPy and zlib raise errors of many kinds
@@ -61,21 +66,43 @@ def read_npz(
     if X.shape[0] == 0:
         raise source.error("has no rows")
     data = _with_labels(source, X, y if need_label else None, dtype)
-    data.feature_names = None if titles is None else [str(title) for title in titles.tolist()]
+    if titles is not None:
+        given = [str(title) for title in titles.tolist()]
+        data.feature_names = distinct_names(source, given, ColumnRequest(), data.notes)
     return _match(source, data, wanted)
 
 
+class _Arrays:
+    """Members of an archive by name; a member that is no array is refused."""
+
+    def __init__(self, source: Source, archive: Any) -> None:
+        self.source, self.archive = source, archive
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        found = self.archive[name]
+        if not isinstance(found, np.ndarray):  # NumPy hands other members out as they are
+            raise self.source.error(f"{name!r} is no NumPy array")
+        return found
+
+
 def _check_sizes(source: Source, archive: Any) -> None:
-    """Refuse members that claim to hold more than their packed bytes can."""
-    for member in archive.zip.infolist() if hasattr(archive, "zip") else ():
+    """Refuse members that claim more than their packed bytes can hold, or than the limit."""
+    members = archive.zip.infolist() if hasattr(archive, "zip") else ()
+    for member in members:
         if member.file_size > _DEFLATE_RATIO * member.compress_size + _DEFLATE_RATIO:
             raise source.error(
                 f"array {member.filename.removesuffix('.npy')!r} claims {member.file_size} bytes "
                 f"in {member.compress_size} packed ones, which cannot be: the file is damaged"
             )
+    total = sum(m.file_size for m in members if m.filename.removesuffix(".npy") in _NAMES)
+    if total > source.packed_limit:
+        raise source.error(
+            f"holds {total} bytes once it is unpacked, more than {source.packed_limit}; if that is "
+            "right, raise the limit with --max-bytes"
+        )
 
 
-def _matrix(source: Source, archive: Any, names: set[str]) -> Any:
+def _matrix(source: Source, archive: _Arrays, names: set[str]) -> Any:
     if "X" in names:
         X = archive["X"]
         if X.ndim < 2:
@@ -90,14 +117,15 @@ def _matrix(source: Source, archive: Any, names: set[str]) -> Any:
     )
 
 
-def _csr(source: Source, archive: Any, names: set[str]) -> sp.csr_matrix:
+def _csr(source: Source, archive: _Arrays, names: set[str]) -> sp.csr_matrix:
     """The CSR matrix of the parts, all of them checked."""
     kind = archive["format"].item() if "format" in names else b"csr"
     if kind not in (b"csr", "csr"):
         raise source.error(f"holds a sparse matrix of format {kind!r}; save it as CSR (X.tocsr())")
-    if archive["shape"].dtype.kind not in "iu":
-        raise source.error(f"shape must hold integers, got {archive['shape'].dtype}")
-    shape = tuple(np.ravel(archive["shape"]).tolist())
+    lengths = archive["shape"]
+    if lengths.dtype.kind not in "iu":
+        raise source.error(f"shape must hold integers, got {lengths.dtype}")
+    shape = tuple(lengths.ravel().tolist())
     data, indices, indptr = archive["data"], archive["indices"], archive["indptr"]
     reason = why_not_compressed(data, indices, indptr, shape)
     if reason is not None:
@@ -112,14 +140,14 @@ def _csr(source: Source, archive: Any, names: set[str]) -> sp.csr_matrix:
 
 
 def _part(
-    source: Source, archive: Any, names: set[str], part: str | None, n: int
+    source: Source, archive: _Arrays, names: set[str], part: str | None, n: int
 ) -> np.ndarray | None:
     if part is None:
         return None
     key = _PARTS[part]
     if key not in names:
         raise source.error(f"has no array {key!r}, so there is no --part {part}")
-    rows = np.asarray(archive[key])
+    rows = archive[key]
     if rows.dtype.kind == "b" and rows.shape == (n,):
         return rows
     if rows.ndim != 1 or (rows.dtype.kind not in "iu" and len(rows)):

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from polymargin.exceptions import DataFileError
+from polymargin.exceptions import DataFileError, shown
 
 __all__ = ["RowStore", "StoreWriter", "bytes_of"]
 
@@ -35,7 +35,7 @@ def bytes_of(size: str | int) -> int:
         return size
     match = re.fullmatch(r"\s*([0-9.]+)\s*([kMGT]?)(i?)B?\s*", size, flags=re.IGNORECASE)
     if match is None:
-        raise ValueError(f"memory must be a size such as '1GB' or '512MiB', got {size!r}.")
+        raise ValueError(f"memory must be a size such as '1GB' or '512MiB', got {shown(size)}.")
     power = " kmgt".index(match[2].lower() or " ")
     return int(float(match[1]) * (1024 if match[3] else 1000) ** power)
 
@@ -74,6 +74,10 @@ class RowStore:
         LIBSVM only: whether the first feature has the number 0.
     plan, encoder : ColumnPlan and ColumnTransformer, or None
         Of a table that is no matrix: what became of its columns, and the step that made the rows.
+
+    See Also
+    --------
+    open_rows : Makes it from files.
 
     Examples
     --------

@@ -12,6 +12,7 @@ import codecs
 import contextlib
 import io
 import re
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from polymargin.datasets.dataset import Progress
-from polymargin.exceptions import DataFileError
+from polymargin.exceptions import DataFileError, shown
 
 __all__ = ["FORMATS", "LONGEST_LINE", "Source", "check_text", "format_of", "open_source"]
 
@@ -85,8 +86,13 @@ class Source:
         """Unpacked bytes that are read at most."""
         if self.max_bytes is not None:
             return self.max_bytes
-        if self.is_plain:
-            return sys.maxsize
+        return sys.maxsize if self.is_plain else self.packed_limit
+
+    @property
+    def packed_limit(self) -> int:
+        """Bytes that something packed, also inside a plain file, may unpack to."""
+        if self.max_bytes is not None:
+            return self.max_bytes
         return max(_UNPACKED_BYTES, _UNPACKED_RATIO * (self.size or 0))
 
     def peek(self, n: int = 1 << 16) -> bytes:
@@ -110,6 +116,23 @@ class Source:
             if size > LONGEST_LINE:
                 raise self.too_long(1)
             size *= 2
+
+    def check_decodes(self, head: bytes) -> None:
+        """Refuse a beginning that is not in the encoding; its last character may be cut."""
+        if self.encoding is not None:
+            return
+        try:
+            codecs.getincrementaldecoder("utf-8")().decode(head)
+        except UnicodeDecodeError as error:
+            raise self.not_utf8(head.count(b"\n", 0, error.start) + 1) from None
+
+    def not_utf8(self, line: int) -> DataFileError:
+        """The refusal of a text in another encoding."""
+        return self.error(
+            "is not UTF-8 text; give its --encoding (cp1252 and latin-1 are frequent for Western "
+            "European text)",
+            line,
+        )
 
     def too_long(self, line: int) -> DataFileError:
         """The refusal of a line without end."""
@@ -188,7 +211,10 @@ class Source:
             if first:
                 block, first = block.removeprefix(b"\xef\xbb\xbf"), False
             if b"\0" in block:
-                raise self.error("holds bytes that are no text")
+                raise self.error(
+                    "holds NUL characters, which no text has; give its --encoding (utf-16 and "
+                    "utf-32 begin with a mark), or mend it"
+                )
             line += block.count(b"\n")
             yield block
 
@@ -200,10 +226,32 @@ class Source:
             self._folder = tempfile.TemporaryDirectory(prefix="polymargin-")
         return Path(self._folder.name)
 
+    @property
+    def _is_ready(self) -> bool:
+        """Whether DuckDB can read the file where it is."""
+        return self.is_plain and self._has_plain_name
+
+    @property
+    def _has_plain_name(self) -> bool:
+        """Whether DuckDB takes the name for one file: some are globs, some are no text."""
+        where = str(Path(self.name).absolute())
+        is_text = not any("\ud800" <= c <= "\udfff" for c in where)
+        return is_text and not set(where) & set("*?[]{}")
+
+    def packed_file(self) -> str:
+        """The file as it is, still packed, where DuckDB can open it."""
+        if self.size is not None and self._has_plain_name:
+            return str(Path(self.name).absolute())
+        target = self.folder() / "packed.zst"
+        with open(target, "wb") as file:
+            shutil.copyfileobj(self.raw, file)
+        return str(target)
+
     def file(self, rewrite: Callable[[bytes], bytes] | None = None) -> str:
         """A plain UTF-8 file with the same lines; ``rewrite`` maps blocks of whole lines."""
-        is_ready = self.is_plain and self.encoding is None and rewrite is None
-        if is_ready and not set(self.name) & set("*?[]{}"):  # DuckDB would take these for a glob
+        if rewrite is None and self._mixes_line_ends():
+            rewrite = _with_newlines
+        if self._is_ready and self.encoding is None and rewrite is None:
             return str(Path(self.name).absolute())
         target = self.folder() / "table.csv"
         with open(target, "wb") as file:
@@ -211,11 +259,18 @@ class Source:
                 file.write(block if rewrite is None else rewrite(block))
         return str(target)
 
+    def _mixes_line_ends(self) -> bool:
+        """Whether the file begins with lines of both kinds, which DuckDB refuses."""
+        head = self.peek()
+        return self.encoding is None and 0 < head.count(b"\r\n") < head.count(b"\n")
+
     def binary_file(self) -> str:
         """A plain file with the same bytes."""
-        if self.is_plain and not set(self.name) & set("*?[]{}"):
+        if self._is_ready:
             return str(Path(self.name).absolute())
         target = self.folder() / "table.bin"
+        if target.exists():  # the stream is read once
+            return str(target)
         with open(target, "wb") as file:
             for block in iter(self.block, b""):
                 file.write(block)
@@ -223,6 +278,8 @@ class Source:
 
     def close(self) -> None:
         """Close the file and remove copies."""
+        if self.stream is not self.raw:
+            self.stream.close()
         if self.size is not None:
             self.raw.close()
         if self._folder is not None:
@@ -249,6 +306,8 @@ def open_source(
         source.encoding = _codec(source, encoding)
         return source
     where = Path(path)
+    if "\0" in str(path) or not str(path):
+        raise DataFileError(f"{str(path)!r}: is no name of a file")
     if where.is_dir():
         raise DataFileError(f"{path}: is a folder, not a data file; name the files in it")
     raw = open(where, "rb")  # noqa: SIM115 - the caller closes it
@@ -275,7 +334,7 @@ def _codec(source: Source, name: str | None) -> str | None:
     except (LookupError, ValueError):
         raise source.error(
             f"encoding must be one that Python knows, such as utf-8, latin-1, cp1252 or utf-16, "
-            f"got {name!r}"
+            f"got {shown(name)}"
         ) from None
     return None if info.name in ("utf-8", "ascii") else info.name
 
@@ -332,6 +391,10 @@ def format_of(source: Source) -> str:
     if lines and all(map(_SPARSE_ROW.match, lines)) and any(b":" in line for line in lines):
         return "libsvm"
     return "csv"
+
+
+def _with_newlines(lines: bytes) -> bytes:
+    return lines.replace(b"\r\n", b"\n")
 
 
 def check_text(source: Source) -> None:

@@ -77,33 +77,23 @@ def read_svmlight(
                     rows.extend(np.array([[entries.n]]), np.array([code]), source.share_done)
     if rows.n == 0:
         raise source.error("has no rows")
-    all_values, all_numbers = entries.finish()
-    ends_found, found = rows.finish()
-    return _assemble(
-        source,
-        all_values[:, 0],
-        all_numbers,
-        ends_found[:, 0],
-        found,
-        table,
-        wanted,
-        need_label,
-        zero_based,
-    )
+    return _assemble(source, entries, rows, table, wanted, need_label, zero_based)
 
 
 def _assemble(
     source: Source,
-    values: np.ndarray,
-    numbers: np.ndarray | None,
-    ends: np.ndarray,
-    codes: np.ndarray | None,
+    entries: RowBuffer,
+    rows: RowBuffer,
     table: LabelTable,
     wanted: Wanted | None,
     need_label: bool,
     zero_based: bool | None,
 ) -> Dataset:
+    columns, numbers = entries.finish()
+    values = columns[:, 0]
     assert numbers is not None
+    last, codes = rows.finish()
+    ends = last[:, 0]
     if wanted is not None and wanted.zero_based is not None:
         zero_based = wanted.zero_based
     has_zero = bool(len(numbers) and numbers.min() == 0)

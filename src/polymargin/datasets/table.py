@@ -10,19 +10,31 @@ from typing import Any
 
 import numpy as np
 
-from polymargin.datasets.dataset import ColumnRequest, ColumnSpec, Dataset, Wanted, factorize
+from polymargin.datasets.dataset import (
+    ColumnRequest,
+    ColumnSpec,
+    Dataset,
+    Wanted,
+    factorize,
+    like_a_label,
+)
 from polymargin.datasets.sources import Source
 from polymargin.datasets.text_values import (
+    CLOCKS,
     NO_LABEL,
+    are_codes,
+    common_unit,
+    date_words,
     dates_from_texts,
     find_date_format,
     is_missing,
     number_from_text,
     numbers_from_texts,
     without_points,
+    without_unit,
 )
 
-__all__ = ["Column", "Table", "column_from_texts", "roles_of_columns"]
+__all__ = ["Column", "Table", "column_from_texts", "distinct_names", "roles_of_columns"]
 
 _MOSTLY = 0.9  # share of numbers from which a few words in a column look like a mistake
 
@@ -34,7 +46,7 @@ class Column:
     name: str
     kind: str  # "number", "date", "boolean" or "text"
     values: np.ndarray
-    form: str | None = None  # how dates are written
+    form: str | None = None  # how dates are written; the unit of numbers
 
     @property
     def is_complete(self) -> bool:
@@ -72,12 +84,6 @@ class Table:
         data = Dataset(None, codes, labels, names, self.label_name, notes=self.notes)
         if self.group is not None:
             data.groups = group_numbers(self.group)
-        if names is not None and len(set(names)) < len(names):
-            twice = next(name for name in names if names.count(name) > 1)
-            self.notes.append(
-                f"the column name {twice!r} occurs twice: columns go by place, not name"
-            )
-            data.feature_names = None
         for column in self.columns:
             self._check_finite(column)
         if wanted is not None and wanted.columns is not None:
@@ -95,12 +101,19 @@ class Table:
     def _labels(self) -> tuple[np.ndarray | None, list[str]]:
         if self.label is None:
             return None, []
-        for row, text in enumerate(self.label):
-            if text is None or text.lower() in NO_LABEL:
-                raise self.error(
-                    row, self.label_name or "label", "the label is missing; fill it in or drop "
-                    "the row"
-                )  # fmt: skip
+        gaps = [k for k, t in enumerate(self.label) if t is None or t.lower() in NO_LABEL]
+        if gaps:
+            name = self.label_name or "label"
+            drop = "drop the row" if len(gaps) == 1 else f"drop these {len(gaps)} rows"
+            if self.label_name is not None:
+                column = '"' + name.replace('"', '""') + '"'
+                drop += f" (--query 'SELECT * FROM data WHERE {column} IS NOT NULL')"
+            raise self.error(
+                gaps[0],
+                name,
+                f"the label is missing; fill it in, {drop}, or name another label column with "
+                f"--label{like_a_label([column.name for column in self.columns])}",
+            )
         return factorize(self.label.tolist(), f"column {self.label_name or 'of labels'!r}")
 
     def _matrix(self, columns: list[Column], dtype: Any) -> np.ndarray:
@@ -117,7 +130,12 @@ class Table:
         infinite = np.isinf(column.values)
         if infinite.any():
             row = int(np.flatnonzero(infinite)[0])
-            raise self.error(row, column.name, f"{column.values[row]} is not finite")
+            raise self.error(
+                row,
+                column.name,
+                f"{column.values[row]} is not finite; mend it, drop the row, or give --missing "
+                f"{column.values[row]} if it stands for no value",
+            )
 
     def _complete_numbers(self, column: Column) -> Column:
         """A column for a model that takes numbers only."""
@@ -133,24 +151,63 @@ class Table:
         """The column as a model knows it."""
         if column.kind == spec.kind and column.form == spec.form:
             return column
+        if column.kind == spec.kind == "number":
+            return self._same_unit(column, spec)
+        if column.kind == spec.kind == "date":
+            return self._same_date(column, spec)
         texts = column_texts(column)
         if spec.kind == "text" or spec.kind == "boolean":
             return Column(column.name, spec.kind, texts)
         if spec.kind == "number" and column.kind == "boolean":
             texts = np.array([{"true": "1", "false": "0"}.get(t, t) for t in texts], dtype=object)
         if spec.kind == "number":
-            values, is_other = numbers_from_texts(texts.tolist())
+            units = {without_unit(t)[1] for t in texts if t} - {""}
+            unit = units.pop() if spec.form is None and len(units) == 1 else spec.form
+            known = {t: without_unit(t)[0] for t in texts if t and without_unit(t)[1] == unit}
+            values, is_other = numbers_from_texts([known.get(t, t) for t in texts])
         else:
-            values, is_other = dates_from_texts(texts.tolist(), spec.form or "iso")
+            values, is_other = self._dates(column.name, texts, spec.form or "iso")
         if is_other.any():
             row = int(np.flatnonzero(is_other)[0])
-            what = "a number" if spec.kind == "number" else f"a date like {spec.form}"
+            what = "a number" if spec.kind == "number" else f"a date like {date_words(spec.form)}"
             raise self.error(
                 row,
                 column.name,
                 f"{str(texts[row])[:40]!r} is not {what}, which the model expects here",
             )
         return Column(column.name, spec.kind, values, spec.form)
+
+    def _dates(self, name: str, texts: np.ndarray, form: str) -> tuple[np.ndarray, np.ndarray]:
+        """Days of texts, written as in training or else alike in all rows; which are no dates."""
+        values, is_other = dates_from_texts(texts.tolist(), form)
+        present = [t for t in texts.tolist() if t is not None]
+        other = find_date_format(present) if is_other.any() else None
+        if other is None or (other in CLOCKS) != (form in CLOCKS):
+            return values, is_other
+        self.notes.append(
+            f"column {name!r}: dates are read as {date_words(other)}, in training they were "
+            f"written as {date_words(form)}"
+        )
+        return dates_from_texts(texts.tolist(), other)
+
+    def _same_date(self, column: Column, spec: ColumnSpec) -> Column:
+        """Days, where the file itself says that they are dates."""
+        if column.form in (None, "iso") and spec.form not in CLOCKS:
+            return Column(column.name, "date", column.values, spec.form)
+        raise self.error(
+            0,
+            column.name,
+            f"dates are written as {date_words(column.form)}, the model was trained on "
+            f"{date_words(spec.form)}",
+        )
+
+    def _same_unit(self, column: Column, spec: ColumnSpec) -> Column:
+        """Numbers in the unit of the model; those without one count as such."""
+        if column.form is not None and spec.form is not None:
+            raise self.error(
+                0, column.name, f"is in {column.form!r}, the model was trained on {spec.form!r}"
+            )
+        return column
 
 
 def group_numbers(texts: np.ndarray) -> np.ndarray:
@@ -180,12 +237,17 @@ def column_from_texts(
     forced: str | None = None,
 ) -> Column:
     """A column by what its texts are: numbers, dates, truth values, or text."""
-    distinct = {t: None if is_missing(t, missing) else str(t).strip() for t in set(texts.tolist())}
+    distinct = {
+        t: None if is_missing(t, missing) else str(t).strip() for t in dict.fromkeys(texts.tolist())
+    }
     if decimal == "," and forced != "text":
         distinct = without_points(distinct)
     clean = np.array([distinct[t] for t in texts.tolist()] or [None], dtype=object)[: len(texts)]
     present = [t for t in distinct.values() if t is not None]
-    if forced == "text":
+    is_truth = {t.lower() for t in present} <= {"true", "false"}
+    if is_truth and present:
+        clean = np.array([None if t is None else t.lower() for t in clean], dtype=object)
+    if forced == "text" or (forced is None and present and are_codes(present)):
         return Column(name, "text", clean)
     is_numeric = [number_from_text(t, decimal) is not None for t in present]
     if all(is_numeric) or forced == "number":
@@ -197,13 +259,24 @@ def column_from_texts(
         values, is_other = numbers_from_texts(clean.tolist(), decimal)
         if is_other.mean() < 1.0 - _MOSTLY:
             raise _no_number(table, name, clean, is_other, forced)
-    if {t.lower() for t in present} <= {"true", "false"}:
-        lower = np.array([None if t is None else t.lower() for t in clean], dtype=object)
-        return Column(name, "boolean", lower)
+    if is_truth:
+        return Column(name, "boolean", clean)
     form = find_date_format(present)
     if form is not None:
         return Column(name, "date", dates_from_texts(clean.tolist(), form)[0], form)
-    return Column(name, "text", clean)
+    return _with_unit(name, clean, present, decimal) or Column(name, "text", clean)
+
+
+def _with_unit(name: str, texts: np.ndarray, present: list[str], decimal: str) -> Column | None:
+    """Numbers that all have the same unit, such as "12 %" or "$1,200"."""
+    unit = common_unit(present)
+    if unit is None:
+        return None
+    cores: dict[Any, str | None] = {text: without_unit(text)[0] for text in present}
+    if decimal == ",":
+        cores = without_points(cores)
+    values, is_other = numbers_from_texts([cores.get(text) for text in texts.tolist()], decimal)
+    return None if is_other.any() else Column(name, "number", values, unit)
 
 
 def _no_number(
@@ -221,7 +294,39 @@ def _no_number(
     )
 
 
-# -- what columns are for ----------------------------------------------------------------------
+# -- what columns are called and for -----------------------------------------------------------
+
+
+_MOST_RENAMED = 5  # columns whose new names are told one by one
+
+
+def distinct_names(
+    source: Source, names: Sequence[str], request: ColumnRequest, notes: list[str]
+) -> list[str]:
+    """Names of which no two are the same: x, x become x, x.2; every reader of names calls this."""
+    for option, which in (("--label", request.label), ("--group", request.group)):
+        places = [c for c, name in enumerate(names) if name == which]
+        if len(places) > 1:
+            numbers = " or ".join(f"{option} {c}" for c in places)
+            raise source.error(f"has {len(places)} columns {which!r}; give a number: {numbers}")
+    taken = set(names)
+    found: dict[str, None] = {}  # in order, and quick to ask: tables may have 20,000 columns
+    number = dict.fromkeys(names, 2)
+    renamed = []
+    for name in names:
+        other = name
+        while other in found or (other != name and other in taken):
+            other = f"{name}.{number[name]}"
+            number[name] += 1
+        if other != name:
+            renamed.append(
+                f"the column name {name!r} occurs again: the later one is called {other!r}"
+            )
+        found[other] = None
+    notes += renamed[:_MOST_RENAMED]
+    if len(renamed) > _MOST_RENAMED:
+        notes.append(f"{len(renamed) - _MOST_RENAMED} more columns are renamed in the same way")
+    return list(found)
 
 
 @dataclass
@@ -290,7 +395,8 @@ def _by_name(source: Source, names: list[str], wanted: Wanted, notes: list[str])
     if missing:
         shown = ", ".join(map(repr, missing[:8])) + (", ..." if len(missing) > 8 else "")
         raise source.error(
-            f"lacks {len(missing)} of the {len(wanted.names)} feature columns of the model: {shown}"
+            f"lacks {len(missing)} of the {len(wanted.names)} feature columns of the model: "
+            f"{shown}{_other_capitals(missing, names)}; it has {_shown_names(names)}"
         )
     places = [names.index(name) for name in wanted.names]
     if places != sorted(places):
@@ -317,15 +423,26 @@ def _find_column(
         else:
             known = _known_columns(str(which), names)
         raise source.error(f"has no column {which!r} ({option}); {known}")
-    number = int(which)
+    number = int(which) if len(str(which)) < 20 else n_columns
     if not -n_columns <= number < n_columns:
-        raise source.error(f"has {n_columns} columns, so there is no column {number} ({option})")
+        shown = str(which)[:40]
+        raise source.error(f"has {n_columns} columns, so there is no column {shown} ({option})")
     return number % n_columns
+
+
+def _other_capitals(missing: list[str], names: list[str]) -> str:
+    """That names differ in capitals or blanks only, as a remark."""
+    known = {" ".join(name.casefold().split()) for name in names}
+    alike = all(" ".join(name.casefold().split()) in known for name in missing)
+    return " (names differ in capitals or blanks only: write them as in training)" if alike else ""
+
+
+def _shown_names(names: list[str]) -> str:
+    return ", ".join(names if len(names) <= 12 else [*names[:8], "...", *names[-3:]])
 
 
 def _known_columns(which: str, names: list[str]) -> str:
     """Names like the one asked for, then the names that there are, the last ones among them."""
     like = difflib.get_close_matches(which, names, 1)
     meant = f"did you mean {like[0]!r}? " if like else ""
-    shown = names if len(names) <= 12 else [*names[:8], "...", *names[-3:]]
-    return f"{meant}it has {len(names)} columns: {', '.join(shown)}"
+    return f"{meant}it has {len(names)} columns: {_shown_names(names)}"

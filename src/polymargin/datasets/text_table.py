@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,15 @@ from polymargin.datasets.csv_layout import CsvLayout, guess_layout, rewrite_blan
 from polymargin.datasets.dataset import ColumnRequest
 from polymargin.datasets.duckdb_session import Session, first_sentence, quoted_text
 from polymargin.datasets.sources import LONGEST_LINE, Source
-from polymargin.datasets.table import Column, Roles, Table, column_from_texts, roles_of_columns
-from polymargin.datasets.text_values import MISSING, is_missing, is_number
+from polymargin.datasets.table import (
+    Column,
+    Roles,
+    Table,
+    column_from_texts,
+    distinct_names,
+    roles_of_columns,
+)
+from polymargin.datasets.text_values import MISSING, are_codes, is_missing, is_number
 
 __all__ = ["TextOptions", "read_text_table"]
 
@@ -62,18 +69,50 @@ def read_text_table(
     for other, found in zip(sources[1:], layouts[1:], strict=True):
         if (found.names, found.n_columns) != (layout.names, layout.n_columns):
             raise other.error(f"has other columns than {source.name}")
-    notes: list[str] = []
+    notes = list(layout.notes)
     if layout.decimal == ",":
         notes.append("numbers are written with a decimal comma (another: --decimal .)")
+    if layout.names is not None:
+        layout.names = distinct_names(source, layout.names, request, notes)
+    request = _without_empty_end(layout, options, request, notes)
     roles = roles_of_columns(source, layout.n_columns, layout.names, request, notes)
     if layout.names is not None and layout.names[0] == "column 0" and wanted is None:
         notes.append("the first column has no name: if it numbers the rows, use --ignore 0")
-    scan = Scan(sources, layouts, options)
+    scan = Scan(sources, layouts, _as_wanted(options, request, roles))
     names = layout.names or [f"column {c}" for c in range(layout.n_columns)]
     label_name = None if roles.label is None or layout.names is None else names[roles.label]
     table = Table(source, [], None, label_name, layout.names is not None, scan.line_of, notes)
     scan.read(table, names, roles)
     return table
+
+
+def _as_wanted(options: TextOptions, request: ColumnRequest, roles: Roles) -> TextOptions:
+    """Columns that a model knows as words or dates are read as text, whatever they look like."""
+    specs = None if request.wanted is None else request.wanted.columns
+    if specs is None:
+        return options
+    both = zip(roles.features, specs, strict=True)
+    words = {str(c): "text" for c, spec in both if spec.kind in ("text", "date")}
+    return replace(options, kinds=words | dict(options.kinds))
+
+
+def _without_empty_end(
+    layout: CsvLayout, options: TextOptions, request: ColumnRequest, notes: list[str]
+) -> ColumnRequest:
+    """Leave columns out that stand at the end without a name or a value, as spreadsheets write."""
+    empty = []
+    for c in reversed(range(1, layout.n_columns)):
+        is_named = layout.names is not None and layout.names[c] != f"column {c}"
+        cells = [row[c] for row in layout.sample if len(row) > c]
+        if is_named or not cells or any(not is_missing(t, options.missing) for t in cells):
+            break
+        empty.append(c)
+    if not empty or request.label in (*empty, *map(str, empty)):
+        return request
+    notes.append(
+        f"{len(empty)} column{'s' * (len(empty) > 1)} without name and values at the end left out"
+    )
+    return replace(request, ignore=[*request.ignore, *empty])
 
 
 class Scan:
@@ -116,8 +155,9 @@ class Scan:
     def read(self, table: Table, names: list[str], roles: Roles) -> None:
         """Fill the table."""
         features, label = roles.features, roles.label
-        numeric = [c for c in features if self._looks_numeric(c, names[c])]
-        texts = [c for c in features if c not in set(numeric)]
+        looks = {c: self._looks_numeric(c, names[c]) for c in features}
+        numeric = [c for c in features if looks[c]]
+        texts = [c for c in features if not looks[c]]
         with Session(self.sources[0]) as session:
             wide = self.layout.n_columns > _MOST_COLUMNS
             part = (_WideRows if wide else _NarrowRows)(self, session)
@@ -151,8 +191,10 @@ class Scan:
         if forced is not None:
             return forced == "number"
         cells = [row[c] for row in self.layout.sample if len(row) > c]
-        decimal = self.layout.decimal
-        return all(is_number(t, decimal) or is_missing(t, self.options.missing) for t in cells)
+        told = [text for text in cells if not is_missing(text, self.options.missing)]
+        if told and are_codes(told):
+            return False
+        return all(is_number(text, self.layout.decimal) for text in told)
 
     def number(self, field: str, has_odd: bool) -> str:
         """SQL for the number of a field; ``has_odd``: texts as 1_0 occur, which Python refuses."""
@@ -206,6 +248,8 @@ class Scan:
             if text is not None and not str(text).strip():
                 continue  # a line of blanks
             source = self.sources[self.paths.index(path)] if path in self.paths else self.sources[0]
+            if kind == "INVALID ENCODING":
+                raise source.not_utf8(int(line))
             raise source.error(_reject_words(str(kind), str(message), str(text)), int(line))
 
     def refuse(self, error: Exception) -> Exception:
@@ -226,11 +270,6 @@ def _reject_words(kind: str, message: str, text: str) -> str:
         )
     if kind == "UNQUOTED VALUE":
         return "a quote is opened but not closed, or text follows a closing quote"
-    if kind == "INVALID ENCODING":
-        return (
-            "is not UTF-8 text; give its --encoding (cp1252 and latin-1 are frequent for Western "
-            "European text)"
-        )
     if kind == "LINE SIZE OVER MAXIMUM":
         return f"is longer than {LONGEST_LINE} bytes"
     return f"{kind.lower()}: {' '.join(message.split())[:200]}"
@@ -253,16 +292,16 @@ class _NarrowRows:
         number = {c: self.scan.number(f"c{c}", odd) for c in numeric}
         other = {c: self.scan.is_other(f"c{c}", number[c]) for c in numeric}
         wanted = [f"{number[c]} AS n{c}" for c in numeric] + [f"c{c} AS t{c}" for c in texts]
-        some = " OR ".join(f"({sql})" for sql in other.values()) or "false"
-        arrays = self._query([*wanted, f"{some} AS is_other"])
-        if not len(arrays["is_other"]):
+        arrays = self._query([*wanted, "true AS is_row"])
+        if not len(arrays["is_row"]):
             has = "has a header but no rows" if self.scan.layout.header_line else "has no rows"
             raise self.scan.sources[0].error(has)
         found = {c: as_texts(arrays.pop(f"t{c}")) for c in texts}
-        if np.asarray(arrays["is_other"]).any():
-            flags = self._query([f"bool_or({sql}) AS n{c}" for c, sql in other.items()])
-            again = [c for c in numeric if bool(np.asarray(flags[f"n{c}"])[0])]
-            more = self._query([f"c{c} AS t{c}" for c in again])
+        gaps = [c for c in numeric if np.ma.getmaskarray(arrays[f"n{c}"]).any()]
+        if gaps:  # of one condition over all columns DuckDB makes a plan in cubic time
+            flags = self._query([f"bool_or({other[c]}) AS n{c}" for c in gaps])
+            again = [c for c in gaps if bool(np.asarray(flags[f"n{c}"])[0])]
+            more = self._query([f"c{c} AS t{c}" for c in again]) if again else {}
             found |= {c: as_texts(more[f"t{c}"]) for c in again}
         numbers = {c: as_floats(arrays.pop(f"n{c}")) for c in numeric if c not in found}
         return numbers, found
@@ -327,10 +366,10 @@ class _WideRows:
         cast = self.scan.number("x", self.scan.has_odd_numbers())
         flat = self._query(f"SELECT unnest(list_transform(p, lambda x: {cast})) AS v FROM rows")
         values = as_floats(flat["v"]).reshape(-1, self.n)
-        found = {c: self._texts_of(c) for c in texts}
+        found = self._texts_of(texts)
         is_gap = np.isnan(values)
-        for c in [c for c in numeric if is_gap[:, c].any()]:
-            column = self._texts_of(c)
+        has_gap = is_gap.any(axis=0)
+        for c, column in self._texts_of([c for c in numeric if has_gap[c]]).items():
             if any(not is_missing(t, self.scan.options.missing) for t in column[is_gap[:, c]]):
                 found[c] = column
         return {c: values[:, c] for c in numeric if c not in found}, found
@@ -351,8 +390,14 @@ class _WideRows:
                 f"has {lengths[wrong[0]]} fields where {self.n} are expected", line
             )
 
-    def _texts_of(self, c: int) -> np.ndarray:
-        return as_texts(self._query(f"SELECT p[{c + 1}] AS t FROM rows")["t"])
+    def _texts_of(self, columns: list[int]) -> dict[int, np.ndarray]:
+        """Texts of columns, all in one query: every query walks through all of the rows."""
+        if not columns:
+            return {}
+        places = ", ".join(str(c + 1) for c in columns)
+        flat = self._query(f"SELECT unnest(list_select(p, [{places}])) AS t FROM rows")
+        texts = as_texts(flat["t"]).reshape(-1, len(columns))
+        return {c: texts[:, k] for k, c in enumerate(columns)}
 
     def _query(self, sql: str) -> dict[str, Any]:
         return self.session.arrays(sql)

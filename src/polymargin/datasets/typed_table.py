@@ -20,19 +20,24 @@ from polymargin.datasets.duckdb_session import (
 from polymargin.datasets.sources import Source, check_text, format_of
 from polymargin.datasets.table import (
     Column,
+    Roles,
     Table,
     column_from_texts,
+    column_texts,
+    distinct_names,
     roles_of_columns,
 )
+from polymargin.datasets.table_size import check_table_size
 from polymargin.datasets.text_table import TextOptions, as_floats, as_texts, read_text_table
-from polymargin.datasets.text_values import is_missing
+from polymargin.datasets.text_values import CLOCKS, is_missing
 from polymargin.exceptions import DataFileError
 
 __all__ = ["read_query", "read_typed_table"]
 
 _NUMBERS = re.compile(r"(U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|FLOAT|DOUBLE|DECIMAL.*)$")
+_FRACTIONS = re.compile(r"(FLOAT|DOUBLE|DECIMAL.*)$")  # 1.0 is the word 1 where words are asked for
 _DATES = re.compile(r"(DATE|TIMESTAMP.*)$")
-_TEXTS = re.compile(r"(VARCHAR|ENUM.*|UUID|TIME)$")
+_TEXTS = re.compile(r"(VARCHAR|ENUM.*|UUID|TIME|\"NULL\")$")  # "NULL": a column without values
 _DAY = 86400.0
 
 
@@ -46,6 +51,10 @@ def read_typed_table(
     with Session(sources[0]) as session:
         sql = f"SELECT * FROM {_function(sources, kind)}"
         found = _Columns(session, sources[0], sql, options)
+        try:
+            check_table_size(session, sources, kind, sql, found.types)
+        except session.error as error:
+            raise found.refusal(error) from None
         return found.table(request)
 
 
@@ -54,7 +63,10 @@ def _function(sources: Sequence[Source], kind: str) -> str:
         paths = ", ".join(quoted_text(source.binary_file()) for source in sources)
         return f"read_parquet([{paths}], union_by_name=true)"
     paths = ", ".join(quoted_text(source.file()) for source in sources)
-    return f"read_json([{paths}], union_by_name=true, sample_size=-1, maximum_depth=2)"
+    return (
+        f"read_json([{paths}], union_by_name=true, sample_size=-1, maximum_depth=2, "
+        "map_inference_threshold=-1)"  # rows with many different keys stay rows
+    )
 
 
 class _Columns:
@@ -81,20 +93,15 @@ class _Columns:
         return self.source.error(f"cannot be read: {first_sentence(error)}")
 
     def table(self, request: ColumnRequest) -> Table:
-        names = [name for name, _ in self.types]
         notes: list[str] = []
+        given = [name for name, _ in self.types]
+        names = distinct_names(self.source, given, request, notes)
+        self.types = [(name, kind) for name, (_, kind) in zip(names, self.types, strict=True)]
         roles = roles_of_columns(self.source, len(names), names, request, notes)
         label_name = None if roles.label is None else names[roles.label]
         table = Table(self.source, [], None, label_name, True, notes=notes)
-        wanted_sql = [f"{self._expression(c)} AS c{c}" for c in roles.features]
-        if roles.label is not None:
-            wanted_sql.append(f"CAST({quoted_name(names[roles.label])} AS VARCHAR) AS label")
-        if roles.group is not None:
-            wanted_sql.append(f"CAST({quoted_name(names[roles.group])} AS VARCHAR) AS grouped")
         try:
-            arrays = self.session.arrays(
-                f"SELECT {', '.join(wanted_sql)} FROM ({self.sql}) AS given"
-            )
+            arrays = self.session.arrays(f"SELECT {self._wanted(roles)} FROM {self._given}")
         except self.session.error as error:
             raise self.refusal(error) from None
         for c in roles.features:
@@ -107,15 +114,43 @@ class _Columns:
             table.group = as_texts(arrays["grouped"])
         return table
 
+    def _wanted(self, roles: Roles) -> str:
+        """The expressions of features, label and group; JSON is looked at to write them."""
+        wanted = [f"{self._expression(c)} AS c{c}" for c in roles.features]
+        if roles.label is not None:
+            wanted.append(f"{self._text(roles.label)} AS label")
+        if roles.group is not None:
+            wanted.append(f"{self._text(roles.group)} AS grouped")
+        return ", ".join(wanted)
+
+    @property
+    def _given(self) -> str:
+        """The query with columns given0, given1, ..., whatever their names are."""
+        numbered = ", ".join(f"given{c}" for c in range(len(self.types)))
+        return f"({self.sql}) AS given({numbered})"
+
+    def _text(self, c: int) -> str:
+        """SQL for a column as text; values of JSON that are no text themselves as written."""
+        return f"given{c} ->> '$'" if self.types[c][1] == "JSON" else f"CAST(given{c} AS VARCHAR)"
+
+    def _is_plain_json(self, c: int) -> bool:
+        """Whether a column of JSON holds texts, numbers and truth values only."""
+        if self.types[c][1] != "JSON":
+            return False
+        nested = f"json_type(given{c}) IN ('OBJECT', 'ARRAY')"
+        return not self.session.rows(f"SELECT bool_or({nested}) FROM {self._given}")[0][0]
+
     def _expression(self, c: int) -> str:
         name, kind = self.types[c]
-        column = quoted_name(name)
-        if _NUMBERS.match(kind) and self._forced(name) != "text":
+        column = f"given{c}"
+        if _FRACTIONS.match(kind) or (_NUMBERS.match(kind) and self._forced(name) != "text"):
             return f"CAST({column} AS DOUBLE)"
         if _DATES.match(kind):
             return f"epoch(CAST({column} AS TIMESTAMP)) / {_DAY}"
         if kind == "BOOLEAN" or _TEXTS.match(kind) or _NUMBERS.match(kind):
-            return f"CAST({column} AS VARCHAR)"
+            return self._text(c)
+        if self._is_plain_json(c):
+            return self._text(c)
         raise self.source.error(
             f"column {name!r} holds {kind}, neither numbers, text nor dates; leave it out with "
             "--ignore, or take parts of it with --query"
@@ -132,6 +167,8 @@ class _Columns:
                 number = column_from_texts(table, name, np.array([token], dtype=object))
                 if number.kind == "number":
                     values = np.where(values == number.values[0], np.nan, values)
+            if self._forced(name) == "text":
+                return Column(name, "text", column_texts(Column(name, "number", values)))
             return Column(name, "date" if _DATES.match(kind) else "number", values,
                           "iso" if _DATES.match(kind) else None)  # fmt: skip
         if kind == "BOOLEAN" and self._forced(name) != "number":
@@ -243,10 +280,12 @@ def _typed(table: Table, column: Column, options: TextOptions) -> tuple[np.ndarr
         if all(re.fullmatch(r"[+-]?[0-9]{1,18}", t) for t in present):
             return np.array([t if t in present else None for t in column.values], object), "BIGINT"
         return np.ma.masked_invalid(found.values), "DOUBLE"
-    if found.kind == "date":
+    if found.kind == "date" and found.form not in CLOCKS:
         micro = np.round(found.values * _DAY * 1e6)
         moments = np.full(len(micro), "NaT", dtype="datetime64[us]")
         there = ~np.isnan(micro)
         moments[there] = micro[there].astype(np.int64).astype("datetime64[us]")
         return moments, "TIMESTAMP"
+    if found.kind == "date":
+        return column.values, "VARCHAR"  # a time of day, which is no moment
     return found.values, "BOOLEAN" if found.kind == "boolean" else "VARCHAR"

@@ -1,9 +1,7 @@
 """AutoSVC: the machine, its size, C and gamma chosen by a race on the training data.
 
-fit: check (auto_parameters.py) -> scale (auto_data.py) -> a sample of the rows -> race
-(auto_race.py) of candidates (auto_candidates.py) over splits (auto_splits.py), each fit from what
-others left (auto_fits.py) -> final fit of the choice (auto_final.py) -> warnings
-(auto_warnings.py).
+fit: check (auto_parameters.py) -> everything that is trained (auto_course.py, read first) ->
+attributes -> warnings (auto_warnings.py).
 """
 
 from __future__ import annotations
@@ -17,30 +15,18 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from polymargin.estimators.auto_candidates import Candidate, Table, starting_candidates
-from polymargin.estimators.auto_data import Ready, prepare, scaled
-from polymargin.estimators.auto_final import FinalRows, final_rows, is_better
-from polymargin.estimators.auto_losses import fit_temperature, objective_weights, probabilities
+from polymargin.estimators.auto_course import Course, Kept
+from polymargin.estimators.auto_data import prepare
+from polymargin.estimators.auto_losses import fit_temperature, probabilities
 from polymargin.estimators.auto_parameters import check_parameters, seed_of
-from polymargin.estimators.auto_race import Entry, Race, Rules
 from polymargin.estimators.auto_size import fit_small
-from polymargin.estimators.auto_splits import plan_stages, search_rows
 from polymargin.estimators.auto_table import format_tried, tried_columns
-from polymargin.estimators.auto_warmup import compile_first
 from polymargin.estimators.auto_warnings import warn_of_choice
 from polymargin.estimators.inspection import dissect, model_space, nameless, two_columns
 from polymargin.problem.validation import canonical, validate_named
-from polymargin.solvers.run import Clock, deferred_interrupt
+from polymargin.solvers.run import Clock
 
 __all__ = ["AutoSVC"]
-
-_AUTO_SECONDS = 6.0
-"""Seconds of the race per 10,000 rows, at least once and at most ten times: with the final fit less
-than twenty fits of a kernel machine of the same rows, or 10 s."""
-
-_SEARCH_SHARE = 0.6  # of max_time; the rest is for the final fit
-_SHORTEST_FIT = 0.05  # seconds below which no final fit is tried
-_GOOD_GAP = 0.05  # relative gap up to which an unfinished final fit is preferred to the race
 
 
 def _has_probabilities(estimator: Any) -> bool:
@@ -65,9 +51,10 @@ class AutoSVC(ClassifierMixin, BaseEstimator):
         training unless ``class_weight`` says otherwise; "log_loss" turns scores into probabilities
         by a temperature fitted on validation scores and adds ``predict_proba``.
     prefer : {"accurate", "small", "fast"}, default="accurate"
-        "accurate" takes the best mean.  The others take, of all machines whose mean is within one
-        standard error of the best, the one with the fewest bytes ("small") or with the fewest
-        multiplications per prediction ("fast").
+        "accurate" takes the best mean, up to 800 rows the smallest C (times gamma) of the machines
+        that trail it by at most one standard error of the difference.  The others take, of all
+        machines whose mean is within one standard error of the best, the one with the fewest bytes
+        ("small") or with the fewest multiplications per prediction ("fast").
     machines : "all" or sequence of {"linear", "prototypes", "rbf"}, default="all"
         Kinds of machines to try.
     scale : {"auto", "none"}, default="auto"
@@ -82,9 +69,11 @@ class AutoSVC(ClassifierMixin, BaseEstimator):
     n_candidates : int or None, default=None
         At most so many machines start; those most often useful come first.
     max_time : float or None, default=None
-        Seconds for everything but code that is compiled for the first time; the race gets at most
-        60 % of them.  If the final fit cannot be finished, the model of the race stays where it is
-        the better one.
+        Seconds for everything.  A linear machine is then trained on all rows first; the race ends
+        when 60 % are over, the rest is for the final fit.  Of these three the model that is best
+        on validation rows is kept.  Code that has to be compiled (once per installation) counts;
+        machines whose code is not ready after half of the limit are left out, all but the linear
+        one, after which a second remains for training: a shorter first fit ends late.
     class_weight : dict, "balanced" or None, default=None
     tol : float, default=1e-3
         Relative duality gap of the final fit.
@@ -116,8 +105,8 @@ class AutoSVC(ClassifierMixin, BaseEstimator):
     certificate_ : Certificate
         Of the final fit.  It speaks of training, not of accuracy on new data.
     stage_ : str
-        "final" if the model was trained on all rows meant for it, "race" if a limit or Ctrl-C left
-        only a model of the race.
+        Where the model comes from: "final" fit, or, where a limit or Ctrl-C left nothing better,
+        "race" or "linear", the machine that was trained on all rows before the race.
     n_rows_ : int
         Rows that the model was trained on.
     was_cut_short_ : bool
@@ -126,6 +115,11 @@ class AutoSVC(ClassifierMixin, BaseEstimator):
         Of ``predict_proba``, fitted on validation scores of the choice; 1 where none was asked.
     classes_, n_features_in_, feature_names_in_
         As in scikit-learn.
+
+    See Also
+    --------
+    MulticlassSVC : One machine with parameters of your choice.
+    MultiPrototypeSVCCV : Prototypes only, C and their number by cross-validation.
 
     Notes
     -----
@@ -203,153 +197,49 @@ class AutoSVC(ClassifierMixin, BaseEstimator):
         self
         """
         kinds = check_parameters(self)
-        whole = Clock(self.max_time)
+        clock = Clock(self.max_time)
         seed = seed_of(self.random_state)
         if self.fit_into is not None:
             fit_small(self, X, y, sample_weight, seed)
             return self
         ready = prepare(self, X, y, sample_weight, groups)
-        rows = search_rows(ready.label, np.random.default_rng([seed, 0]))
-        began = whole.seconds
-        sample = scaled(ready, rows)
-        row_seconds = (whole.seconds - began) / len(rows)
-        table = Table.of(sample.X, sample.label)
-        weight = "balanced" if self._balances() else self.class_weight
-        candidates = starting_candidates(table, self.prefer, weight, kinds, self.n_candidates)
-        whole.started += compile_first(sample.X, sample.y, table, candidates)
-        race, clock = self._race(sample, table, candidates, seed, len(ready.label), whole)
-        chosen = race.choice()
-        self._record(race, chosen, table)
-        if clock.interrupted:
-            if chosen is not None:
-                self._adopt(chosen.model, ready, chosen, race, "race")
-            raise KeyboardInterrupt
-        candidate = candidates[0] if chosen is None else chosen.candidate
-        left = None if self.max_time is None else self.max_time - whole.seconds
-        test = race.splits[-1].test if race.splits else rows[:0]
-        rng = np.random.default_rng([seed, 2])
-        plan = final_rows(ready.label, chosen, candidate.kind, rows[test], left, row_seconds, rng)
-        if plan is None and chosen is not None:
-            self._adopt(chosen.model, ready, chosen, race, "race")
-        else:
-            self._finish(ready, race, chosen, candidate, plan, whole, seed)
+        course = Course(self, ready, kinds, seed, clock)
+        try:
+            course.run()
+        finally:
+            if course.kept is not None:
+                self._adopt(course, course.kept)
         if self.verbose:
             print(self.table(), flush=True)
-        warn_of_choice(self, race, chosen, groups is not None)
+        warn_of_choice(self, course, groups is not None)
         return self
 
-    def _balances(self) -> bool:
-        return self.objective == "balanced_accuracy" and self.class_weight is None
-
-    def _race(
-        self,
-        sample: Ready,
-        table: Table,
-        candidates: list[Candidate],
-        seed: int,
-        n_rows: int,
-        whole: Clock,
-    ) -> tuple[Race, Clock]:
-        seconds = self._search_seconds(n_rows)
-        rules = Rules(
-            self.objective,
-            self.prefer,
-            self._balances(),
-            seconds,
-            self.max_time is None,
-            seed,
-            self.n_jobs,
-            int(self.verbose),
-        )
-        loss_weight = objective_weights(self.objective, sample.label, sample.weight)
-        clock = Clock(seconds)
-        if self.max_time is not None:  # its share of the time began with the preparation
-            clock.started = whole.started
-        race = Race(
-            sample.X, sample.y, sample.label, sample.weight, loss_weight, table, rules, clock
-        )
-        stages = plan_stages(sample.label, sample.groups, self.cv, seed)
-        with deferred_interrupt(clock):
-            race.run(stages, candidates)
-        return race, clock
-
-    def _search_seconds(self, n_rows: int) -> float:
-        seconds = _AUTO_SECONDS * float(np.clip(n_rows / 10_000, 1.0, 10.0))
-        if not isinstance(self.budget, str):
-            seconds = float(self.budget)
-        if self.max_time is not None:
-            seconds = min(seconds, _SEARCH_SHARE * float(self.max_time))
-        return seconds
-
-    def _record(self, race: Race, chosen: Entry | None, table: Table) -> None:
-        self.tried_ = tried_columns(list(race.entries.values()), chosen, table, self.objective)
+    def _adopt(self, course: Course, kept: Kept) -> None:
+        """The model that was kept becomes that of this object."""
+        entry, race, scaler = kept.entry, course.race, course.ready.scaler
+        self.best_estimator_ = kept.model
+        if scaler is not None:
+            if hasattr(self, "feature_names_in_"):
+                scaler.feature_names_in_ = self.feature_names_in_
+            self.best_estimator_ = Pipeline([("scale", scaler), ("svc", kept.model)])
+        self.classes_ = kept.model.classes_
+        self.certificate_ = kept.model.certificate_
+        self.stage_, self.n_rows_ = kept.stage, kept.n_rows
         self.was_cut_short_ = race.was_cut_short
+        is_known = bool(entry.losses)
+        tried = {id(one): one for one in (*race.entries.values(), course.linear, entry) if one}
+        chosen = entry if is_known else None
+        self.tried_ = tried_columns(list(tried.values()), chosen, course.table, self.objective)
         shift = 0.0 if self.objective == "log_loss" else 1.0
-        self.best_score_ = float("nan") if chosen is None else shift - chosen.mean
-        self.best_error_ = float("nan") if chosen is None else chosen.error
-
-    # -- the final fit -------------------------------------------------------------------------
-
-    def _finish(
-        self,
-        ready: Ready,
-        race: Race,
-        chosen: Entry | None,
-        candidate: Candidate,
-        plan: FinalRows | None,
-        whole: Clock,
-        seed: int,
-    ) -> None:
-        """Train the choice; the model of the race stays if that cannot be finished."""
-        rows, held_out = plan or (np.arange(len(ready.label)), np.zeros(0, dtype=np.intp))
-        part = scaled(ready, rows)
-        left = None if self.max_time is None else max(self.max_time - whole.seconds, _SHORTEST_FIT)
-        model = candidate.build(
-            race.table, tol=self.tol, max_time=left, n_jobs=self.n_jobs, random_state=seed
-        )
-        try:
-            model.fit(part.X, part.y, part.weight)
-            if not getattr(model, "alive_", np.ones(1, dtype=bool)).all() and left is None:
-                model.prune()
-        finally:
-            test = scaled(ready, held_out).X if len(held_out) else None
-            self._adopt_better(model, part, chosen, race, test)
-
-    def _adopt_better(
-        self, model: Any, part: Ready, chosen: Entry | None, race: Race, test: Any
-    ) -> None:
-        """The final model, unless it was ended so early that the model of the race is better."""
-        is_model = hasattr(model, "certificate_")
-        is_finished = getattr(model, "status_", "") not in ("", "max_time", "interrupted")
-        if is_finished or chosen is None or chosen.model is None:
-            stays = False
-        else:
-            stays = not (is_model and is_better(model, chosen, race, test, _GOOD_GAP))
-        if stays and chosen is not None:
-            self._adopt(chosen.model, part, chosen, race, "race")
-        elif is_model:
-            self._adopt(model, part, chosen, race, "final")
-
-    def _adopt(
-        self, model: Any, ready: Ready, chosen: Entry | None, race: Race, stage: str
-    ) -> None:
-        """The model becomes that of this object."""
-        self.best_estimator_ = model
-        if ready.scaler is not None:
-            self.best_estimator_ = Pipeline([("scale", ready.scaler), ("svc", model)])
-        self.classes_ = model.classes_
-        self.certificate_ = model.certificate_
-        self.stage_ = stage
-        in_race = stage == "race" and chosen is not None
-        self.n_rows_ = chosen.train_rows if in_race and chosen else len(ready.label)
-        self.best_params_ = {"estimator": type(model).__name__} | (
-            {} if chosen is None else chosen.candidate.parameters(race.table)
+        self.best_score_ = shift - entry.mean if is_known else float("nan")
+        self.best_error_ = entry.error if is_known else float("nan")
+        self.best_params_ = {"estimator": type(kept.model).__name__} | (
+            entry.candidate.parameters(course.table) if is_known else {}
         )
         self.temperature_ = 1.0
         wanted = self.objective == "log_loss" or self.probabilities is not None
-        if wanted and chosen is not None:
-            scores, label, weight = race.validation_scores(chosen)
-            self.temperature_ = fit_temperature(scores, label, weight)
+        if wanted and is_known:
+            self.temperature_ = fit_temperature(*race.validation_scores(entry))
 
     def table(self, rows: int | None = None) -> str:
         """The table of what was tried as text, best machines first.
@@ -358,6 +248,10 @@ class AutoSVC(ClassifierMixin, BaseEstimator):
         ----------
         rows : int or None
             At most so many lines; None shows all.
+
+        Returns
+        -------
+        str
         """
         check_is_fitted(self, "tried_")
         return format_tried(self.tried_, self.objective, rows)
@@ -432,7 +326,9 @@ class AutoSVC(ClassifierMixin, BaseEstimator):
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> np.ndarray:
-        """softmax(scores / temperature_), with ``probabilities`` or ``objective="log_loss"`` only.
+        """Probabilities, where ``probabilities`` or ``objective="log_loss"`` asked for them.
+
+        They are ``softmax(scores / temperature_)``.
 
         Parameters
         ----------

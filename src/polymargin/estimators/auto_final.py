@@ -1,95 +1,113 @@
 """AutoSVC's final fit under a time limit: on which rows, and which model is kept afterwards.
 
-Seconds are foretold from the race: linear and multi-prototype machines take time in proportion to
-the rows, kernel machines to their square.  Where the final fit cannot end in time, the validation
-rows of the last split are left out of it, so that their errors may decide between its model and
-that of the race; where it could hardly see more rows than the race did, it is not begun.
+Seconds are foretold from the race, by a power of the number of rows.  A final fit that ends in time
+is trained on all rows if its machine did best on the validation rows of the first split.  Otherwise
+these rows are left out of it, and the model with the fewest errors on them is kept: that of the
+final fit, that of the race, or the linear machine that was trained before the race.  A fit that is
+done sooner than foretold is followed by another one on more rows.  A fit that could hardly see more
+rows than the one before is not begun.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from polymargin.estimators.auto_losses import class_scores_of, example_losses, mean_and_error
-from polymargin.estimators.auto_race import Entry, Race
+from polymargin.estimators.auto_losses import mean_and_error
+from polymargin.estimators.auto_race import Entry, Race, foretold_seconds
 from polymargin.estimators.auto_splits import stratified_sample
 
-__all__ = ["KERNEL_ROWS", "FinalRows", "final_rows", "is_better"]
+__all__ = ["KERNEL_ROWS", "FinalRows", "best_on_first_split", "final_rows", "is_good"]
 
 KERNEL_ROWS = 20_000
 """Rows of the final fit of a kernel machine: its time grows with the square of the rows, its
 prediction with the support vectors.  Larger tables are sampled, classes in proportion."""
 
-_TIGHTER = 2.0  # a final fit takes so many times longer than one of the race on the same rows
-_WORTH = 1.2  # times the rows of the race below which a final fit that may not end is not begun
-_SCALING_SHARE = 0.3  # of the time that is left, for the scaling of the rows
+_GOOD_GAP = 0.05  # relative gap up to which an unfinished final fit on all rows is kept
+_TIGHTER = 1.4  # a final fit takes so many times longer than one of the race on the same rows
+_WORTH = 1.3  # times the rows of the fit before, below which one that may not end is not begun
+_LINEAR_SLACK = 4.0  # linear machines are good long before they are done; others are not
+_ROWS_SHARE = 0.3  # of the time that is left, for what every row costs outside the fit
 
 
 class FinalRows(NamedTuple):
-    """Rows of the final fit, and the validation rows of the race that are none of them."""
+    """Rows of the final fit, and whether the validation rows are none of them.
+
+    ``scoring_seconds`` are set aside for the comparison on these.
+    """
 
     rows: np.ndarray
-    held_out: np.ndarray
+    is_fair: bool
+    scoring_seconds: float = 0.0
 
 
 def final_rows(
     label: np.ndarray,
-    chosen: Entry | None,
-    kind: str,
-    validation: np.ndarray,
+    chosen: Entry,
+    held_out: np.ndarray,
     left: float | None,
     row_seconds: float,
     rng: np.random.Generator,
+    leads: bool = True,
 ) -> FinalRows | None:
-    """What the final fit is trained on; None if the model of the race should stay.
+    """What the final fit is trained on; None if it is not worth its time.
 
     Parameters
     ----------
     label : ndarray of class numbers of all rows
-    chosen : Entry or None
-        The choice of the race.
-    kind : str
-        Of its machine.
-    validation : ndarray
-        Rows of the last split that did not train.
+    chosen : Entry
+        The machine to train, with its record in the race.
+    held_out : ndarray
+        Rows that only validate.
     left : float or None
         Seconds; None without a limit.
     row_seconds : float
-        What scaling takes per row.
+        What every row costs outside the fit.
     rng : Generator
         Draws the rows where not all are taken.
+    leads : bool
+        Whether no other model did better on the validation rows.
     """
-    n = len(label) if kind != "rbf" else min(len(label), KERNEL_ROWS)
-    nothing = np.zeros(0, dtype=np.intp)
-    if left is None or chosen is None or not chosen.seconds:
-        return FinalRows(stratified_sample(label, n, rng), nothing)
-    power = 2.0 if kind == "rbf" else 1.0
-    usual = _TIGHTER * chosen.seconds[-1]
-    if usual * (n / chosen.train_rows) ** power + row_seconds * n <= left:
-        return FinalRows(stratified_sample(label, n, rng), nothing)
-    most = _SCALING_SHARE * left / max(row_seconds, 1e-12)
-    if kind == "rbf":
-        most = min(most, chosen.train_rows * np.sqrt(left / usual))
-    rest = np.setdiff1d(np.arange(len(label)), validation)
-    n = int(min(n, most, len(rest)))
-    if n < _WORTH * chosen.train_rows:
+    is_kernel = chosen.candidate.kind == "rbf"
+    n = min(len(label), KERNEL_ROWS) if is_kernel else len(label)
+    if left is None or not chosen.seconds:
+        return FinalRows(stratified_sample(label, n, rng), False)
+    is_enough = _TIGHTER * foretold_seconds(chosen, n) + row_seconds * n <= left
+    if is_enough and leads:
+        return FinalRows(stratified_sample(label, n, rng), False)
+    rest = np.setdiff1d(np.arange(len(label)), held_out)
+    n = min(n, len(rest))
+    if is_enough and n <= chosen.train_rows:
         return None
-    return FinalRows(rest[stratified_sample(label[rest], n, rng)], validation)
+    if not is_enough:
+        n = int(min(n, _ROWS_SHARE * left / max(row_seconds, 1e-12)))
+        slack = _LINEAR_SLACK if chosen.candidate.kind == "linear" else 1.0
+        n = _rows_in(slack * left / _TIGHTER, chosen, n)
+        if n < _WORTH * chosen.train_rows:
+            return None
+    scoring = chosen.scoring_seconds * n / chosen.train_rows if is_kernel else 0.0
+    return FinalRows(rest[stratified_sample(label[rest], n, rng)], True, scoring)
 
 
-def is_better(model: Any, chosen: Entry, race: Race, X: Any, good_gap: float) -> bool:
-    """Whether an unfinished final model is to be kept rather than that of the race.
+def _rows_in(seconds: float, entry: Entry, most: int) -> int:
+    """The largest number of rows up to ``most`` on which a fit is foretold to end in time."""
+    return bisect_left(range(most), seconds, key=lambda rows: foretold_seconds(entry, rows + 1))
 
-    ``X`` are the validation rows of the last split if it has not seen them, else None; then its
-    relative duality gap decides.
-    """
-    if X is None:
-        return bool(model.certificate_.relative_gap <= good_gap)
-    test = race.splits[-1].test
-    label, weight = race.label[test], race.loss_weight[test]
-    scores = class_scores_of(model, X, race.classes)
-    losses = example_losses(race.rules.objective, scores, label, weight)
-    before = mean_and_error(chosen.losses[-1], weight)[0]
-    return mean_and_error(losses, weight)[0] <= before
+
+def best_on_first_split(entries: list[Entry | None], race: Race) -> Entry | None:
+    """The entry of least loss on the first split of the present size; earlier ones win ties."""
+    known = [entry for entry in entries if entry is not None and entry.losses]
+    return min(known, key=lambda entry: _first_mean(entry, race), default=None)
+
+
+def _first_mean(entry: Entry, race: Race) -> float:
+    weight = race.loss_weight[race.splits[0].test]
+    return round(mean_and_error(entry.losses[0], weight)[0], 12)
+
+
+def is_good(model: Any) -> bool:
+    """Whether a fit on all rows, validation rows as well, can be kept unseen: it is nearly done."""
+    is_finished = getattr(model, "status_", "") not in ("", "max_time", "interrupted")
+    return is_finished or bool(model.certificate_.relative_gap <= _GOOD_GAP)

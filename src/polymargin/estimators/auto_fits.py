@@ -22,7 +22,8 @@ __all__ = ["Trainer", "WarmStart", "chain_of"]
 
 _SEARCH_TOL = 1e-2  # of the fits of the race: labels hardly change below it
 _FIT_SHARE = 6.0  # a fit of the race may take a sixth of the budget,
-_FIT_RATIO = 8.0  # or this many times the median of the fits of its size, if that is more
+_FIT_RATIO = 8.0  # or this many times the median of the fits of its size, if that is more,
+_HURRIED_RATIO = 2.0  # this many under max_time, where the final fit waits
 _SHORTEST = 0.05  # seconds that a fit always gets
 _COMPILING = 1.0  # seconds beyond its limit after which a fit must have waited for the compiler
 _MOST_KEPT = 4_000_000  # bytes of dual variables that are kept as a start for others
@@ -90,7 +91,8 @@ class Trainer:
     def _limit(self, recent: Sequence[float]) -> float:
         """Seconds for one fit: a hopeless annealing must not eat the budget of the others."""
         usual = float(np.median(recent)) if len(recent) else 0.0
-        return max(self.budget / _FIT_SHARE, _FIT_RATIO * usual, _SHORTEST)
+        ratio = _FIT_RATIO if self.forgives else _HURRIED_RATIO
+        return max(self.budget / _FIT_SHARE, ratio * usual, _SHORTEST)
 
     def _forgive(self, overrun: float) -> bool:
         """Whether time went by that no solver used: code compiled for the first time."""

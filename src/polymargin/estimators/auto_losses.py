@@ -93,5 +93,7 @@ def mean_and_error(loss: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
     total = float(weight.sum())
     if total <= 0.0:
         return float("nan"), float("nan")
+    exponent = -int(np.frexp(total)[1])  # a power of two: squares of large weights overflow
+    weight, total = np.ldexp(weight, exponent), float(np.ldexp(total, exponent))
     mean = float(weight @ loss) / total
     return mean, float(np.sqrt(np.sum((weight * (loss - mean)) ** 2))) / total

@@ -8,6 +8,7 @@ from typing import Any
 from sklearn.utils import check_random_state
 
 from polymargin.estimators.auto_losses import OBJECTIVES
+from polymargin.exceptions import shown
 from polymargin.problem.validation import check_number
 
 __all__ = ["KINDS", "check_parameters", "seed_of"]
@@ -25,16 +26,16 @@ def check_parameters(estimator: Any) -> tuple[str, ...]:
     ):
         value = getattr(estimator, name)
         if not isinstance(value, str) or value not in known:
-            raise ValueError(f"{name} must be one of {list(known)}, got {value!r}.")
+            raise ValueError(f"{name} must be one of {list(known)}, got {shown(value)}.")
     if estimator.probabilities not in (None, "temperature"):
         raise ValueError(
-            f"probabilities must be None or 'temperature', got {estimator.probabilities!r}."
+            f"probabilities must be None or 'temperature', got {shown(estimator.probabilities)}."
         )
     cv = estimator.cv
     if isinstance(cv, numbers.Integral) and cv < 2:
-        raise ValueError(f"cv must be at least 2 folds, got {cv!r}.")
+        raise ValueError(f"cv must be at least 2 folds, got {shown(cv)}.")
     if isinstance(cv, str | float) or cv is None:
-        raise ValueError(f"cv must be a number of folds or a splitter, got {cv!r}.")
+        raise ValueError(f"cv must be a number of folds or a splitter, got {shown(cv)}.")
     if estimator.budget != "auto":
         check_number("budget", estimator.budget, above=0.0)
     if estimator.max_time is not None:
@@ -42,7 +43,7 @@ def check_parameters(estimator: Any) -> tuple[str, ...]:
     check_number("tol", estimator.tol, above=0.0)
     count = estimator.n_candidates
     if count is not None and (not isinstance(count, numbers.Integral) or count < 1):
-        raise ValueError(f"n_candidates must be an integer >= 1 or None, got {count!r}.")
+        raise ValueError(f"n_candidates must be an integer >= 1 or None, got {shown(count)}.")
     return _kinds(estimator.machines)
 
 
@@ -57,7 +58,7 @@ def _kinds(machines: Any) -> tuple[str, ...]:
         )
     unknown = [kind for kind in given if kind not in KINDS]
     if unknown or not given:
-        raise ValueError(f"machines must be 'all' or some of {list(KINDS)}, got {given!r}.")
+        raise ValueError(f"machines must be 'all' or some of {list(KINDS)}, got {shown(given)}.")
     return given
 
 

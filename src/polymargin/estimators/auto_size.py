@@ -46,7 +46,7 @@ def fit_small(auto: Any, X: Any, y: Any, sample_weight: Any, seed: int) -> None:
 
 def _adopt(auto: Any, model: MultiPrototypeSVC, X: Any) -> None:
     errors = np.array(model.tried_["error"])
-    best = int(errors.argmin())
+    best = model.tried_["chosen"].index(True)
     n = max(1, int(0.25 * np.shape(X)[0]))
     auto.best_estimator_ = model
     for name in ("classes_", "certificate_", "n_features_in_", "feature_names_in_"):
@@ -57,7 +57,8 @@ def _adopt(auto: Any, model: MultiPrototypeSVC, X: Any) -> None:
     auto.best_params_ = {"estimator": "MultiPrototypeSVC", "fit_into": auto.fit_into}
     auto.stage_, auto.n_rows_, auto.temperature_ = "final", int(np.shape(X)[0]), 1.0
     auto.was_cut_short_ = False
-    order = np.argsort(errors, kind="stable")
+    others = [k for k in np.argsort(errors, kind="stable") if k != best]
+    order = np.array([best, *others])
     spread = np.sqrt(errors * (1.0 - errors) / n)
     auto.tried_ = {
         "machine": [model.tried_["plan"][k] for k in order],

@@ -8,20 +8,28 @@ repeated folds, because there the noise of validation is what costs accuracy.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from sklearn.model_selection import KFold, StratifiedGroupKFold, StratifiedKFold
 
-__all__ = ["Split", "Stage", "plain_folds", "plan_stages", "search_rows", "stratified_sample"]
+__all__ = [
+    "SMALL",
+    "Split",
+    "Stage",
+    "plain_folds",
+    "plan_stages",
+    "search_rows",
+    "stratified_sample",
+]
 
 SEARCH_ROWS = 10_000
 """Rows that take part in the choice.  A validation part of 2,000 tells errors apart that differ by
 a point; more rows make the choice slower, not better.  The final fit sees all rows."""
 
-_SMALL = 800  # rows up to which every candidate is trained on whole folds
+SMALL = 800  # rows up to which every candidate is trained on whole folds
 _MIDDLE = 2_500  # rows up to which those that survive a first look are
 _FIRST_ROWS, _SECOND_ROWS = 500, 2_000  # training rows of the first stages of larger tables
 _FEW_CLASSES = 10  # beyond, kernel fits take longer: rows and survivors fall with the square root
@@ -69,14 +77,20 @@ def search_rows(y: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return stratified_sample(y, SEARCH_ROWS, rng)
 
 
-def plan_stages(y: np.ndarray, groups: Any, cv: Any, seed: int) -> list[Stage]:
-    """All stages; an empty list where no split has two classes to train on."""
+def plan_stages(
+    y: np.ndarray, groups: Any, cv: Any, seed: int, is_text: bool = False
+) -> list[Stage]:
+    """All stages; an empty list where no split has two classes to train on.
+
+    Texts begin with the second size: linear fits of a few hundred are as slow as those of a few
+    thousand, and tell nothing about C.
+    """
     rng = np.random.default_rng([seed, 1])
     n = len(y)
     folds = list(_folds(y, groups, cv, seed))
     if not folds:
         return []
-    if n <= _SMALL:
+    if n <= SMALL:
         return _small_plan(y, groups, cv, seed, folds)
 
     def part(fold: Split, rows: int) -> Split:
@@ -88,6 +102,8 @@ def plan_stages(y: np.ndarray, groups: Any, cv: Any, seed: int) -> list[Stage]:
     def keep(count: int) -> int:
         return max(2, round(count / cost))
 
+    if is_text:
+        return _text_plan(n, folds, part, keep)
     first = Stage((part(folds[0], _FIRST_ROWS),), keep(10), False, True)
     if n <= _MIDDLE:
         second = Stage(tuple(folds[:2]), keep(5), True, True)
@@ -95,6 +111,14 @@ def plan_stages(y: np.ndarray, groups: Any, cv: Any, seed: int) -> list[Stage]:
     rows = max(2 * _FIRST_ROWS, round(_SECOND_ROWS / cost))
     second = Stage(tuple(part(fold, rows) for fold in folds[:2]), keep(4), True, True)
     return [first, second, Stage(tuple(folds[:3]), 1, False, True)]
+
+
+def _text_plan(
+    n: int, folds: list[Split], part: Callable[..., Split], keep: Callable[[int], int]
+) -> list[Stage]:
+    first = [Stage((part(folds[0], _SECOND_ROWS),), keep(6), False, True)] if n > _MIDDLE else []
+    second = Stage(tuple(folds[:2]), keep(4), True, True)
+    return _without_empty([*first, second, Stage(tuple(folds[2:3]), 1, False, False)])
 
 
 def plain_folds(y: np.ndarray, seed: int) -> list[Split]:

@@ -28,8 +28,12 @@ def tried_columns(
         "train_rows": [entry.train_rows for entry in ordered],
         "seconds": [float(np.sum(entry.seconds)) for entry in ordered],
         "model_bytes": [int(entry.model_bytes) for entry in ordered],
-        "verdict": ["chosen" if e is chosen else e.verdict or "close" for e in ordered],
+        "verdict": ["chosen" if e is chosen else _verdict(e) for e in ordered],
     }
+
+
+def _verdict(entry: Entry) -> str:
+    return entry.verdict or ("close" if entry.n_splits else "not tried: too few rows")
 
 
 def _standing(entry: Entry) -> tuple[float, float]:

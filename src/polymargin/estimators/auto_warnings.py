@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from polymargin.estimators.auto_course import Course
 from polymargin.estimators.auto_race import Entry, Race
 from polymargin.estimators.auto_splits import Split, plain_folds, stratified_sample
 from polymargin.exceptions import warn_user
@@ -19,13 +20,11 @@ said; with less, one choice in a hundred would be accused by chance."""
 _PLAIN_FITS = 2  # fits behind the comparison
 
 
-def warn_of_choice(estimator: Any, race: Race, chosen: Entry | None, has_groups: bool) -> None:
-    """Warn of an unfinished fit, of classes never predicted, of groups that look alike inside."""
-    if estimator.stage_ == "race":
-        warn_user(
-            f"max_time={estimator.max_time:g}: the final fit could not be finished; the model kept "
-            f"is one of the race, trained on {estimator.n_rows_} rows. Increase max_time."
-        )
+def warn_of_choice(estimator: Any, course: Course, has_groups: bool) -> None:
+    """Warn of what time did not suffice for, of classes never predicted, of groups alike inside."""
+    assert course.kept is not None
+    _warn_of_time(estimator, course)
+    race, chosen = course.race, course.kept.entry
     never = race.never_predicted(chosen)
     if len(never):
         names = ", ".join(repr(c) for c in race.classes[never].tolist()[:5])
@@ -34,8 +33,38 @@ def warn_of_choice(estimator: Any, race: Race, chosen: Entry | None, has_groups:
             f"y: in validation the chosen machine never predicted {names}{more}; use "
             "objective='balanced_accuracy' if these classes matter."
         )
-    if has_groups and chosen is not None and not race.was_cut_short:
+    is_quick = course.left is None or course.left > 2.0 * _PLAIN_FITS * max(
+        chosen.seconds, default=0
+    )
+    if has_groups and chosen.losses and is_quick and not race.was_cut_short:
         _warn_of_groups(race, chosen)
+
+
+def _warn_of_time(estimator: Any, course: Course) -> None:
+    """Which model a limit left, and what compiling took of it."""
+    limit, rows = estimator.max_time, estimator.n_rows_
+    if estimator.stage_ == "race":
+        warn_user(
+            f"max_time={limit:g}: the model kept is one of the race, trained on {rows} rows; the "
+            "final fit could not be finished. Increase max_time."
+        )
+    elif estimator.stage_ == "linear":
+        warn_user(
+            f"max_time={limit:g}: the model kept is the linear machine that was trained on {rows} "
+            "rows before the race; what came after it was not better in time. Increase max_time."
+        )
+    seconds, n_skipped, late = course.warmup
+    if limit is not None and seconds:
+        ends = f", and this fit ends {late:.1f} s late because of it" if late else ""
+        warn_user(
+            f"code was compiled for the first time, which took {seconds:.1f} s of the time limit"
+            f"{ends}. It is kept: the next fit has all the time for training."
+        )
+    if n_skipped:
+        warn_user(
+            f"max_time={limit:g}: some kinds of machines were left out, because their code is not "
+            "compiled yet and that takes longer. One fit without a limit compiles it for good."
+        )
 
 
 def _warn_of_groups(race: Race, chosen: Entry) -> None:

@@ -7,6 +7,7 @@ A classifier with other scores than those of one prototype per class supplies ``
 from __future__ import annotations
 
 import numbers
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -21,12 +22,14 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 from polymargin.estimators.calibration import CalibratedClassifier
 from polymargin.estimators.callbacks import CallbackSupport
 from polymargin.estimators.explaining import ExplainedClassifier
+from polymargin.exceptions import shown
 from polymargin.problem.cost_matrix import extra_margins
-from polymargin.problem.encoding import encode
+from polymargin.problem.encoding import encode, weights_times
 from polymargin.problem.kernel_sums import SumEntry, is_sum, read_entries, sum_kernel
 from polymargin.problem.kernels import KERNELS, Kernel, resolve_gamma, squared_norms
 from polymargin.problem.machines import Machine, find_machine
 from polymargin.problem.object_rows import ObjectKernel, as_object_rows, holds_objects
+from polymargin.problem.own_kernel_lists import list_kernel, read_list
 from polymargin.problem.problem import Problem
 from polymargin.problem.scales import check_scales
 from polymargin.problem.scoring import KernelModel, check_finite, linear_scores
@@ -75,6 +78,7 @@ class LargeMarginClassifier(
     cost_matrix: Any = None
     _knows_free_intercept = False
     _knows_objects = True
+    _knows_kernel_lists = False
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -87,12 +91,14 @@ class LargeMarginClassifier(
     def _check_common(self) -> None:
         """Refuse parameters that no machine allows."""
         self._check_C()
-        if is_sum(self.kernel):
+        if self._has_kernel_list:
+            read_list(self.kernel)
+        elif is_sum(self.kernel):
             read_entries(self.kernel)
         elif not callable(self.kernel) and self.kernel not in (*KERNELS, "precomputed"):
             raise ValueError(
                 f"kernel must be one of {[*KERNELS, 'precomputed']}, a callable or a dict "
-                f"of names and weights, got {self.kernel!r}."
+                f"of names and weights, got {shown(self.kernel)}."
             )
         self._check_gamma()
         check_number("degree", self.degree, above=0.0)
@@ -101,22 +107,23 @@ class LargeMarginClassifier(
         check_number("tol", self.tol, above=0.0)
         check_number("cache_mb", self.cache_mb, above=0.0)
         if not isinstance(self.max_iter, numbers.Integral) or self.max_iter < 1:
-            raise ValueError(f"max_iter must be an integer >= 1, got {self.max_iter!r}.")
+            raise ValueError(f"max_iter must be an integer >= 1, got {shown(self.max_iter)}.")
         if self.max_time is not None:
             check_number("max_time", self.max_time, above=0.0)
         if self.n_jobs is not None and not isinstance(self.n_jobs, numbers.Integral):
-            raise ValueError(f"n_jobs must be an integer or None, got {self.n_jobs!r}.")
+            raise ValueError(f"n_jobs must be an integer or None, got {shown(self.n_jobs)}.")
 
     def _check_C(self) -> None:
-        if isinstance(self.C, bool) or not isinstance(self.C, numbers.Real) or not self.C > 0:
+        is_number = isinstance(self.C, numbers.Real) and not isinstance(self.C, bool)
+        if not is_number or not self.C > 0 or sys.float_info.max < self.C < np.inf:
             raise ValueError(
-                f"C must be a number > 0 (np.inf for the hard margin), got {self.C!r}."
+                f"C must be a number > 0 (np.inf for the hard margin), got {shown(self.C)}."
             )
 
     def _check_gamma(self) -> None:
         if isinstance(self.gamma, str):
             if self.gamma not in ("scale", "auto"):
-                raise ValueError(f"gamma must be > 0, 'scale' or 'auto', got {self.gamma!r}.")
+                raise ValueError(f"gamma must be > 0, 'scale' or 'auto', got {shown(self.gamma)}.")
         else:
             check_number("gamma", self.gamma, above=0.0)
 
@@ -177,10 +184,7 @@ class LargeMarginClassifier(
         if kernel.name == "precomputed" and data is not X:
             data = np.ascontiguousarray(data[:, kept])
         C = float(self._chosen()[0])
-        with np.errstate(over="ignore", under="ignore"):
-            cap = np.full(len(kept), np.inf) if np.isinf(C) else C * weighted
-        if not np.isinf(C) and np.isinf(cap).any():
-            raise ValueError("C: C times sample_weight overflows; use a smaller C.")
+        cap = np.full(len(kept), np.inf) if np.isinf(C) else weights_times(C, weighted)
         if norms is not None and data is not X:
             norms = norms[kept]
         return Prepared(X, y, kept, classes, label, cap, kernel, data, norms)
@@ -261,6 +265,9 @@ class LargeMarginClassifier(
     def _make_kernel(self, machine: Machine, X: Any, weight: np.ndarray | None) -> Kernel:
         kind = self._intercept_kind(machine)
         offset = float(self.intercept_scaling) ** 2 if kind == "penalized" else 0.0
+        if self._has_kernel_list:
+            shared = Kernel("sum", self.gamma, float(self.degree), float(self.coef0), offset)
+            return list_kernel(self.kernel, X, weight, shared)
         if is_sum(self.kernel):
             shared = Kernel("sum", self.gamma, float(self.degree), float(self.coef0), offset)
             return sum_kernel(self._sum_entries(), X, weight, shared)
@@ -274,6 +281,11 @@ class LargeMarginClassifier(
         if function is not None and X.dtype == object:
             function = ObjectKernel(function)
         return Kernel(name, gamma, float(self.degree), float(self.coef0), offset, function)
+
+    @property
+    def _has_kernel_list(self) -> bool:
+        """Whether every prototype of a class has a kernel of its own."""
+        return self._knows_kernel_lists and isinstance(self.kernel, list | tuple)
 
     def _sum_entries(self) -> list[SumEntry]:
         """The terms of a sum of kernels in this fit."""
@@ -390,7 +402,8 @@ class LargeMarginClassifier(
         ----------
         X : array-like or CSR matrix of shape (n_samples, n_features)
         margin : float, default=0.0
-            Rejects where best minus second-best class score <= margin; 0 rejects exact ties.
+            Rejects where best minus second-best class score is at most ``margin``; 0 rejects exact
+            ties.
         reject_label : object, default=None
             Must not be one of ``classes_``.
 

@@ -18,6 +18,7 @@ from sklearn.utils.metaestimators import _safe_split, available_if
 from sklearn.utils.validation import check_is_fitted
 
 from polymargin.estimators.temperature import fit_temperature, log_softmax
+from polymargin.exceptions import shown
 from polymargin.problem.kernel_sums import sum_as_written
 from polymargin.problem.validation import check_number
 
@@ -101,10 +102,14 @@ class CalibratedClassifier:
         if probabilities is not None and not (
             isinstance(probabilities, str) and probabilities == "temperature"
         ):
-            raise ValueError(f"probabilities must be None or 'temperature', got {probabilities!r}.")
+            raise ValueError(
+                f"probabilities must be None or 'temperature', got {shown(probabilities)}."
+            )
         is_whole = isinstance(folds, numbers.Integral) and not isinstance(folds, bool)
         if folds is not None and not (is_whole and folds >= 2):
-            raise ValueError(f"calibration_folds must be None or an integer >= 2, got {folds!r}.")
+            raise ValueError(
+                f"calibration_folds must be None or an integer >= 2, got {shown(folds)}."
+            )
         self._forget_calibration()
         return time.perf_counter()
 
@@ -129,6 +134,11 @@ class CalibratedClassifier:
         found = self._score_folds(started, X, y, sample_weight, int(folds or DEFAULT_FOLDS))
         if probabilities is not None:
             known = np.isfinite(found.scores[np.arange(len(found.label)), found.label])
+            if not known.any():
+                raise ValueError(
+                    "probabilities: no class of y has two examples, so that no model knows the "
+                    "class of a row that it has not seen; use probabilities=None."
+                )
             lowest = np.where(np.isfinite(found.scores), found.scores, np.inf).min(axis=1)
             scores = np.maximum(found.scores, lowest[:, None])
             self.temperature_ = fit_temperature(
@@ -272,7 +282,7 @@ class CalibratedClassifier:
 
         After ``calibrate(X, y)`` the sets promise ``coverage`` (split conformal prediction).
         Otherwise a model fitted with ``calibration_folds`` compares with its out-of-fold margins
-        (cross-validation+), which promises about 2 * coverage - 1 and usually reaches
+        (cross-validation+), which promises about ``2 * coverage - 1`` and usually reaches
         ``coverage``.  ``coverage_promise`` says which of them applies.
 
         Parameters
@@ -326,13 +336,13 @@ class CalibratedClassifier:
         Returns
         -------
         CoveragePromise
-            For out-of-fold sets ``promised`` is 2 * coverage - 1 minus a term of the number of
+            For out-of-fold sets ``promised`` is ``2 * coverage - 1`` minus a term of the number of
             rows and folds (jackknife+, theorem 4); rows must be exchangeable.
         """
         check_is_fitted(self, "intercept_")
         check_number("coverage", coverage, above=0.0)
         if coverage >= 1.0:
-            raise ValueError(f"coverage must be a number between 0 and 1, got {coverage!r}.")
+            raise ValueError(f"coverage must be a number between 0 and 1, got {shown(coverage)}.")
         if hasattr(self, "calibration_scores_"):
             n = len(self.calibration_scores_)
             return CoveragePromise("held-out", float(coverage), float(coverage), n)

@@ -20,12 +20,14 @@ from polymargin.estimators.callbacks import FitReporter, with_callbacks
 from polymargin.estimators.fitted import Attributes, store, support_vectors, warn_of_outcome
 from polymargin.estimators.geometry import geometric_margins, prototype_products
 from polymargin.estimators.hull_separability import HullSeparability, hull_separability
+from polymargin.exceptions import shown
 from polymargin.problem.machines import Machine
 from polymargin.problem.point import DualPoint
 from polymargin.problem.problem import Problem
 from polymargin.problem.scales import refused_if_inexact
 from polymargin.problem.validation import check_number
 from polymargin.solvers import solve
+from polymargin.solvers.run import uninterrupted
 
 __all__ = ["ConvexHullSVC", "resolve_eta"]
 
@@ -82,13 +84,15 @@ class ConvexHullSVC(LargeMarginClassifier):
         Kernel parameters as in ``MulticlassSVC``.
     offset : {"center", "kkt"}, default="center"
         "center" measures from the mean of the prototypes, as published.  "kkt" subtracts the
-        optimality thresholds instead: s_k(x) = ⟨v_k - c, phi(x)⟩ - mu_k / (2 Q), for two classes
-        the bias of the nu-SVM.
+        optimality thresholds instead:
+        :math:`s_k(x) = \langle v_k - c, \varphi(x)\rangle - \mu_k / (2 Q)`, for two classes the
+        bias of the nu-SVM.
     eta_scale : {"absolute", "relative"}, default="absolute"
         "relative" reads eta in (0, 1] on a log scale from the smallest feasible value to 1, so that
-        a grid is feasible for any data: eta_ = smallest ** (1 - eta).
+        a grid is feasible for any data: ``eta_ = smallest ** (1 - eta)``.
     tol : float, default=1e-6
-        Relative gap at which training ends: (f - lower bound) / max(f, 1e-12 max K_ii).
+        Relative gap at which training ends:
+        :math:`(f - \text{lower bound}) / \max(f, 10^{-12} \max_i K_{ii})`.
     solver : {"auto", "smo", "frank_wolfe"}, default="auto"
         Pairs of weights within classes ("auto"; linear kernels keep the prototypes explicitly), or
         Frank-Wolfe with line search, which is simple and slow beyond a gap of 1e-3.
@@ -122,17 +126,18 @@ class ConvexHullSVC(LargeMarginClassifier):
     support_vectors_ : array or CSR matrix of shape (n_support, n_features)
         Empty for a precomputed kernel.
     dual_coef_ : ndarray of shape (n_support, n_classes)
-        Coefficients of v_k - c; all zero where the hulls meet.
+        Coefficients of :math:`v_k - c`; all zero where the hulls meet.
     prototypes_ : ndarray of shape (n_classes, n_features)
-        v_k; linear kernel only.
+        :math:`v_k`; linear kernel only.
     center_ : ndarray of shape (n_features,)
         c, the mean of the prototypes; linear kernel only.
     coef_ : ndarray of shape (n_classes, n_features), or (1, n_features) for two classes
-        v_k - c, for two classes the difference of the second and the first; linear kernel only.
+        :math:`v_k - c`, for two classes the difference of the second and the first; linear kernel
+        only.
     intercept_ : ndarray of shape (n_classes,), or (1,) for a linear kernel and two classes
     certificate_ : Certificate
-        ``primal`` is f(u) of these weights, ``dual`` the value of the max-margin problem at
-        W = Q (v_k - c): the best possible f lies between them.
+        ``primal`` is :math:`f(u)` of these weights, ``dual`` the value of the max-margin problem at
+        :math:`w_k = Q (v_k - c)`: the best possible f lies between them.
     status_ : str
         "converged", "hulls_meet", "max_iter", "max_time", "interrupted" or "stalled".
     history_ : dict of equally long arrays
@@ -140,12 +145,17 @@ class ConvexHullSVC(LargeMarginClassifier):
     n_iter_ : int
         Steps made.
     temperature_ : float
-        Of ``probabilities="temperature"``: p = softmax(scores / temperature_).
+        Of ``probabilities="temperature"``: ``softmax(scores / temperature_)`` are probabilities.
     out_of_fold_scores_ : ndarray of shape (n_samples, n_classes)
         With ``calibration_folds``: scores of training rows by models that have not seen them (two
         classes: minus and plus half of the decision value; nan for rows without weight).
     n_features_in_, feature_names_in_
         As in scikit-learn.
+
+    See Also
+    --------
+    MulticlassSVC : Machines with a loss, which see training errors.
+    estimators.hull_separability.HullSeparability : Whether this rule can separate the classes.
 
     Notes
     -----
@@ -248,7 +258,8 @@ class ConvexHullSVC(LargeMarginClassifier):
         self._check_parameters()
         ready = self._prepare(_MACHINE, X, y, sample_weight)
         eta = resolve_eta(self.eta, self.eta_scale, ready)
-        ready = ready._replace(cap=np.minimum(eta * ready.cap, 1.0))
+        with np.errstate(over="ignore"):
+            ready = ready._replace(cap=np.minimum(eta * ready.cap, 1.0))
         classes = np.arange(len(ready.classes))
         problem = self._problem(_MACHINE, ready, ready.label, classes, has_class_sums=True)
         attributes = self._fitted_attributes(ready, problem, eta)
@@ -258,7 +269,7 @@ class ConvexHullSVC(LargeMarginClassifier):
             solution = solve(problem, self._run(reporter.watchers), method=method)
         if solution.status == "hulls_meet":
             attributes = self._fitted_attributes(ready, problem, eta, is_tie=True)
-        with single_threaded_libraries():
+        with uninterrupted(), single_threaded_libraries():
             store(self, solution, attributes)
         reporter.finish()
         warn_of_outcome(solution, float(self.tol), can_go_on=False)
@@ -287,9 +298,13 @@ class ConvexHullSVC(LargeMarginClassifier):
             ("eta_scale", _SCALES),
         ):
             if getattr(self, name) not in allowed:
-                raise ValueError(f"{name} must be one of {allowed}, got {getattr(self, name)!r}.")
+                raise ValueError(
+                    f"{name} must be one of {allowed}, got {shown(getattr(self, name))}."
+                )
         if self.eta_scale == "relative" and self.eta != "auto" and float(self.eta) > 1:
-            raise ValueError(f"eta must be in (0, 1] for eta_scale='relative', got {self.eta!r}.")
+            raise ValueError(
+                f"eta must be in (0, 1] for eta_scale='relative', got {shown(self.eta)}."
+            )
 
     def _fitted_attributes(
         self, ready: Prepared, problem: Problem, eta: float, is_tie: bool = False
@@ -346,7 +361,7 @@ class ConvexHullSVC(LargeMarginClassifier):
         return X, scores, label
 
     def margins(self, X: Any, y: Any) -> np.ndarray:
-        """Geometrical margins between classes (9.1), for examples that are classified correctly.
+        r"""Geometrical margins between classes (9.1), for examples that are classified correctly.
 
         Parameters
         ----------
@@ -357,8 +372,9 @@ class ConvexHullSVC(LargeMarginClassifier):
         Returns
         -------
         ndarray of shape (n_classes, n_classes)
-            Entry (k, l) is the smallest |s_k - s_l| over the examples of classes k and l, divided
-            by ||v_k - v_l||; infinite on the diagonal and where there is no example.
+            Entry (k, l) is the smallest :math:`|s_k - s_l|` over the examples of classes k and l,
+            divided by :math:`\|v_k - v_l\|`; infinite on the diagonal and where there is no
+            example.
         """
         X, scores, label = self._labelled_scores(X, y)
         products = prototype_products(self, X)

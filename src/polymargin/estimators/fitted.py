@@ -185,7 +185,7 @@ def _warn_of_collapse(solution: Solution, tol: float) -> None:
         return
     advice = "a richer kernel, a larger C, or a smaller tol."
     if problem.machine.K3 and problem.machine.K1:
-        advice = "a machine whose loss counts every class (machine='ww'), " + advice
+        advice = f"a machine whose loss counts every class (machine='ww', or -m WW), {advice}"
     warn_user(
         "The all-zero model is optimal within tol: the classes overlap without a majority, where "
         f"Crammer-Singer collapses, or C is too small. Use {advice}",

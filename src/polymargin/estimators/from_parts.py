@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from polymargin.estimators.endings import unfinished
 from polymargin.estimators.landmark_training import check_landmarks
 from polymargin.estimators.multiclass import MulticlassSVC
-from polymargin.exceptions import warn_user
+from polymargin.exceptions import shown, warn_user
 from polymargin.problem.kernels import Kernel
 from polymargin.problem.machines import find_machine
 from polymargin.solvers.shards.leader import Round, RoundsResult
@@ -52,6 +52,11 @@ def linear_spec(
             f"intercept={estimator.intercept!r} means a free intercept for machine="
             f"{machine.name!r}, which couples all parts of the data; use intercept='penalized'."
         )
+    if machine.loss_matrix is not None:
+        raise ValueError(
+            f"machine={machine.name!r} has a loss_matrix of its own, which is known to the solver "
+            "in memory only; give X as an array, or use machine='msvm2'."
+        )
     classes = np.asarray(classes)
     if len(classes) < 2:
         raise ValueError(
@@ -83,7 +88,7 @@ def check_parts(estimator: Any) -> None:
             "an array in memory, or leave it out."
         )
     if estimator.solver not in ("auto", "block"):
-        raise ValueError(f"solver={estimator.solver!r} does not work in parts; use 'auto'.")
+        raise ValueError(f"solver={shown(estimator.solver)} does not work in parts; use 'auto'.")
 
 
 def class_factors(class_weight: Any, classes: np.ndarray, mass: Mapping[Any, float]) -> np.ndarray:
@@ -93,7 +98,7 @@ def class_factors(class_weight: Any, classes: np.ndarray, mass: Mapping[Any, flo
     if isinstance(class_weight, str):
         if class_weight != "balanced":
             raise ValueError(
-                f"class_weight must be a dict, 'balanced' or None, got {class_weight!r}."
+                f"class_weight must be a dict, 'balanced' or None, got {shown(class_weight)}."
             )
         weights = np.array([mass.get(label, 0.0) for label in classes.tolist()])
         return weights.sum() / (len(classes) * np.maximum(weights, 1e-300))

@@ -30,9 +30,10 @@ def prototype_products(model: Any, X: Any) -> np.ndarray:
                 "X must be the square kernel matrix of the training examples: norms of the "
                 "prototypes are computed from it."
             )
+        blocks = row_blocks(len(support), 512)  # none where no pattern has weight
         G = sum(
-            (tau[rows].T @ (K[np.ix_(support[rows], support)] @ tau))
-            for rows in row_blocks(len(support), 512)
+            (tau[rows].T @ (K[np.ix_(support[rows], support)] @ tau) for rows in blocks),
+            start=np.zeros((tau.shape[1], tau.shape[1])),
         )
     else:
         plain = model._landmark_model()

@@ -15,13 +15,14 @@ __all__ = ["HullSeparability", "hull_separability"]
 
 @dataclass(frozen=True)
 class HullSeparability:
-    """Whether every example is nearer, in direction, to all of its class than to any other.
+    r"""Whether every example is nearer, in direction, to all of its class than to any other.
 
     Attributes
     ----------
     gaps : (n,)
-        For every example the smallest ⟨x_s - c, x_i - c⟩ over its own class minus the largest one
-        over the other classes, in the feature space; the condition asks for positive ones.
+        For every example the smallest :math:`\langle x_s - c, x_i - c\rangle` over its own class
+        minus the largest one over the other classes, in the feature space; the condition asks for
+        positive ones.
     violating : (k,)
         Examples whose gap is not positive.
     per_class : dict
@@ -29,6 +30,10 @@ class HullSeparability:
     holds : bool
         Where True, every training example is classified correctly, whatever the weights of the
         hulls.  Where False, it may still be.
+
+    See Also
+    --------
+    polymargin.ConvexHullSVC : The machine that needs it.
     """
 
     gaps: np.ndarray

@@ -19,6 +19,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
 from polymargin.estimators.base import LargeMarginClassifier
+from polymargin.exceptions import shown
 from polymargin.problem.machines import find_machine
 
 __all__ = [
@@ -93,7 +94,7 @@ def dissect(model: Any) -> Parts:
     if isinstance(model, type) or not hasattr(model, "predict"):
         raise TypeError(
             f"model must be a fitted classifier, a Pipeline that ends in one, or a search, got "
-            f"{model!r}."
+            f"{shown(model)}."
         )
     check_is_fitted(model)
     steps: list[Any] = []

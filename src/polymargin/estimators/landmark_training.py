@@ -16,6 +16,7 @@ from scipy.linalg import solve_triangular
 from polymargin.certificate.certificate import Judgement
 from polymargin.certificate.exact_kernel import ExactKernelBounds, exact_dual, exact_dual_work
 from polymargin.estimators.units import Units
+from polymargin.exceptions import shown
 from polymargin.problem.kernels import Kernel
 from polymargin.problem.point import DualPoint
 from polymargin.problem.problem import OutOfTimeError, Problem
@@ -59,7 +60,7 @@ def check_landmarks(landmarks: Any, kernel: Any, is_tuned: bool) -> None:
     if not right:
         raise ValueError(
             "landmarks must be None, an integer >= 1, a fraction of the examples in (0, 1] or "
-            f"'auto', got {landmarks!r}."
+            f"'auto', got {shown(landmarks)}."
         )
     if not callable(kernel) and kernel == "linear":
         raise ValueError(

@@ -30,6 +30,11 @@ class FitMonitor:
         The entry of ``history_`` at that moment and ``value``, what the function returned.
         ``seconds`` is without the time that earlier models and calls of the function took.
 
+    See Also
+    --------
+    PatternSMO : A family of solvers to be watched with it.
+    plots.HistoryDisplay : Draws what every fit records.
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris

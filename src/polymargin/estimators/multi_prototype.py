@@ -21,8 +21,9 @@ from polymargin.estimators.callbacks import with_callbacks
 from polymargin.estimators.class_growth import add_classes
 from polymargin.estimators.prototype_stages import StagedTrainer
 from polymargin.estimators.trained_in_parts import TrainedInParts
+from polymargin.exceptions import shown
 from polymargin.problem.annealing import Annealing, Schedule, find_annealing
-from polymargin.problem.encoding import encode_known
+from polymargin.problem.encoding import encode_known, weights_times
 from polymargin.problem.first_assignment import (
     count_distinct,
     count_prototypes,
@@ -67,18 +68,25 @@ class MultiPrototypeSVC(TrainedInParts, StagedTrainer):
     n_prototypes : int, mapping, array or "auto", default=5
         Prototypes per class: one number, a mapping from label to number, or numbers in the order
         of ``classes_``.  A class with fewer examples gets fewer, with a warning.  "auto" is chosen
-        on a validation part of the training rows, as are C and ``metric`` where they are "auto":
-        at most nine fits on three quarters of the rows before the final one (``choice_``).  Places
-        of prototypes that win no example go to classes with larger losses.
+        by validation on the training rows, as are C and ``metric`` where they are "auto": five per
+        class, C of ten times the inverse mean of :math:`\kappa(x, x)` and no metric stand until
+        another value is clearly better on the same rows (``choice_``).  Up to 2000 rows there are
+        three folds.  The fits before the final one see at most nine times as many rows as it.
+        Places of prototypes that win no example are offered to classes with larger losses.
     C : float or "auto", default=1.0
         Weight of the losses; not divided by the number of examples.  ``np.inf`` (hard margin) with
         ``assignment="static"`` only: assignments are compared by their slacks.
-    kernel : {"linear", "rbf", "poly", "sigmoid", "precomputed"} or callable, default="linear"
+    kernel : str, callable, dict or list, default="linear"
+        "linear", "rbf", "poly", "sigmoid", "precomputed" or a callable.  A dict is a sum of
+        kernels.  A list such as ``["linear", ("rbf", {"gamma": 0.1})]`` gives prototype number j
+        of every class its j-th kernel; for some thousand rows at most, since all kernel matrices
+        are kept in memory.
     intercept : {"auto", "none", "penalized"}, default="auto"
         "penalized" adds ``intercept_scaling**2`` to the kernel; "auto" is that for the linear
         kernel and "none" otherwise.
     assignment : {"annealed", "greedy", "static"}, default="annealed"
-        "static" keeps the initial assignment; "greedy" goes to the nearest local minimum.
+        "static" keeps the initial assignment; "greedy" goes to the nearest local minimum, and
+        takes from ``annealing`` only whether weights of reassigned examples are set to zero.
     annealing : {"default", "thorough", "paper"} or Annealing, default="default"
         "default" is chosen for accuracy and speed, "thorough" for the lowest energy, "paper" is the
         published algorithm: a random first assignment, T0 = 10, cooling .05, temperatures not
@@ -112,11 +120,12 @@ class MultiPrototypeSVC(TrainedInParts, StagedTrainer):
     cache_mb : float, default=1000
         Memory for kernel rows in megabytes.
     solver : "auto" or PatternSMO, default="auto"
-        A ``PatternSMO`` solves the static problem of ``assignment="static"`` with a member of the
-        SMO-like family.
+        A ``PatternSMO`` solves the static problems, one or those between reassignments, with a
+        member of the SMO-like family; with ``annealing="paper"`` that is the published algorithm.
     metric : {"euclidean", "learned", "auto"}, default="euclidean"
-        "learned" measures prototypes by 1/2 tr(M A^-1 M') instead of 1/2 ||M||^2, A a matrix learnt
-        from prototypes of early assignments: directions that tell classes apart become cheap.
+        "learned" measures prototypes by :math:`\tfrac12 \operatorname{tr}(M A^{-1} M^\top)` instead
+        of :math:`\tfrac12 \|M\|^2`, A a matrix learnt from prototypes of early assignments:
+        directions that tell classes apart become cheap.
         With ten and more prototypes per class often a tenth fewer errors on validation
         data, with few of them more errors: choose it like C.  The model is as small and as fast.
         Linear kernel, at most 4000 features; the rows in the metric are a dense copy of X.
@@ -133,14 +142,19 @@ class MultiPrototypeSVC(TrainedInParts, StagedTrainer):
         numbers are refitted after rounding; ``n_prototypes``, ``C`` and ``metric`` are not used.
         The tables of scalers in front of the model are not counted: put none there, features are
         scaled inside.  ``to_c`` writes the same integers.  Linear kernel.
-    finish : None, "auto" or float, default=None
+    finish : None, "auto", float or ("classes", float), default=None
         A last stage of gradient steps on a smooth loss: softmax over classes of log-sum-exp over
-        their prototypes, features jittered by Gaussian noise of so many spreads.  "auto" tries none
-        and several strengths on a validation part (one more fit).  The stage has no certificate:
-        ``certificate_`` is that of the margin problem before it.  Linear kernel.
+        their prototypes, features jittered by Gaussian noise of so many spreads, or by
+        so much of a difference of two examples of the same class (``("classes", 0.5)``: noise
+        where classes vary, as strokes of images do).  "auto" tries several by validation (three
+        more fits on two thirds of the rows, one of three quarters above 20,000 rows, none if
+        another parameter is "auto" too) and takes the best if it is clearly better than none.  The
+        stage has no certificate: ``certificate_`` is that of the margin problem before it.  Linear
+        kernel.
     teacher : fitted classifier or None, default=None
-        The finish learns its ``predict_proba`` (or labels) instead of ``y``; with ``finish=None``
-        its jitter is chosen as by "auto".
+        The finish learns its ``predict_proba`` (or labels) instead of ``y``.  With ``finish=None``
+        or "auto" it does so only where that is clearly better on validation rows than labels, or
+        no finish at all (``finish_["target"]``); a number as ``finish`` leaves no choice.
     cost_matrix : array-like of shape (n_classes, n_classes) or None, default=None
         Entry [i, j] is the cost of saying ``classes_[j]`` when ``classes_[i]`` is true: 0 on the
         diagonal, finite and > 0 elsewhere.  It takes the place of the margin 1 that rival j is
@@ -166,8 +180,9 @@ class MultiPrototypeSVC(TrainedInParts, StagedTrainer):
     stationary_ : bool
         Whether no reassignment of an example lowers its slack by more than ``2 * tol``.
     support_, support_vectors_, dual_coef_
-        Dual variables (n_support, R) of the static problem: M_r = sum_i tau_ir phi(x_i), in a
-        learned metric sum_i tau_ir A x_i.
+        Dual variables (n_support, R) of the static problem:
+        :math:`M_r = \sum_i \tau_{ir}\, \varphi(x_i)`, in a learned metric
+        :math:`\sum_i \tau_{ir} A x_i`.
     certificate_ : Certificate
         Of the static problem with the final assignment.
     status_ : str
@@ -175,22 +190,33 @@ class MultiPrototypeSVC(TrainedInParts, StagedTrainer):
     history_ : dict of equally long arrays
         One entry per outer step: ``seconds, iteration, primal, dual, relative_gap, active, steps``
         of the static problem, ``temperature`` in multiples of C, ``energy`` and ``changed``
-        assignments.  With a ``PatternSMO`` its counts instead of the last three.
+        assignments.  With a ``PatternSMO`` and ``assignment="static"`` its counts
+        instead of the last three.
     n_iter_ : int
     choice_ : dict
-        Where a parameter was "auto": the values chosen, ``n_fits``, ``seconds`` and equally long
-        lists of what was tried.
+        Where a parameter was "auto": the values chosen, ``n_fits``, ``work`` (rows of all fits in
+        multiples of those given, at most 10), ``seconds`` and equally long lists of what was tried;
+        ``errors`` are means over the folds that a value has seen (``tried_folds``).
     finish_ : dict
-        Of the smooth finish: ``jitter``, what was tried, the margin objective before and after.
+        Of the smooth finish: ``jitter``, ``target`` ("labels" or "teacher"), what was tried, the
+        margin objective before and after.
     number_format_, model_bytes_, compact_, tried_
         Of ``fit_into``: format, bytes on a device, the integers, and the table of the search.
     temperature_ : float
-        Of ``probabilities="temperature"``: p = softmax(scores / temperature_).
+        Of ``probabilities="temperature"``: ``softmax(scores / temperature_)`` are probabilities.
     out_of_fold_scores_ : ndarray of shape (n_samples, n_classes)
         With ``calibration_folds``: scores of training rows by models that have not seen them (two
         classes: minus and plus half of the decision value; nan for rows without weight).
     n_features_in_, feature_names_in_
         As in scikit-learn.
+
+    See Also
+    --------
+    MultiPrototypeSVCCV : C and the number of prototypes by cross-validation.
+    MulticlassSVC : One prototype per class, or kernels.
+    Annealing : The schedule of ``annealing=``.
+    dask.DaskMultiPrototypeSVC : The same machine on a Dask cluster.
+    prototype_table : What every prototype stands for.
 
     Notes
     -----
@@ -246,7 +272,7 @@ class MultiPrototypeSVC(TrainedInParts, StagedTrainer):
         probabilities: str | None = None,
         calibration_folds: int | None = None,
         fit_into: int | str | None = None,
-        finish: float | str | None = None,
+        finish: float | tuple[str, float] | str | None = None,
         teacher: Any = None,
         cost_matrix: Any = None,
     ) -> None:
@@ -336,6 +362,12 @@ class MultiPrototypeSVC(TrainedInParts, StagedTrainer):
                 keys,
             )
 
+        if self._has_kernel_list:
+            from polymargin.estimators.own_kernel_training import fit_own_kernels
+
+            fit_own_kernels(self, ready, schedule, first_assignment, prototype_class, seed)
+            self._finish_calibration(started, X, y, sample_weight)
+            return self
         with single_threaded_libraries():
             own = first_assignment(0)
         problem = self._problem(MACHINES["cs"], ready, own, prototype_class)
@@ -357,19 +389,17 @@ class MultiPrototypeSVC(TrainedInParts, StagedTrainer):
 
     def _check_parameters(self) -> Schedule | None:
         """Refuse what cannot be; the schedule of the annealing, None without."""
-        if isinstance(self.kernel, list | tuple):
-            raise ValueError(
-                "kernel: a list would be one kernel per prototype, which MultiPrototypeSVC does "
-                "not know; write a sum of kernels as {'linear': 0.3, 'rbf': 0.7}."
-            )
         self._check_common()
+        self._check_kernel_list()
         if self.assignment not in _ASSIGNMENTS:
-            raise ValueError(f"assignment must be one of {_ASSIGNMENTS}, got {self.assignment!r}.")
+            raise ValueError(
+                f"assignment must be one of {_ASSIGNMENTS}, got {shown(self.assignment)}."
+            )
         self._check_solver()
         self._check_metric()
         restarts = self.n_restarts
         if not isinstance(restarts, numbers.Integral) or restarts < 1:
-            raise ValueError(f"n_restarts must be an integer >= 1, got {restarts!r}.")
+            raise ValueError(f"n_restarts must be an integer >= 1, got {shown(restarts)}.")
         schedule = find_annealing(self.annealing).schedule(float(self.C))
         if np.isinf(self.C) and self.assignment != "static":
             raise ValueError(
@@ -392,17 +422,28 @@ class MultiPrototypeSVC(TrainedInParts, StagedTrainer):
     def _check_solver(self) -> None:
         if isinstance(self.solver, PatternSMO):
             self.solver.check(bool(np.isinf(self.C)))
-            if self.assignment != "static":
+            if self.metric != "euclidean":
                 raise ValueError(
-                    "solver: a PatternSMO solves one static problem; assignments that change "
-                    "need assignment='static', or solver='auto'."
+                    "solver: a PatternSMO needs metric='euclidean'; a metric is learned from "
+                    "prototypes of the other solvers."
                 )
         elif not isinstance(self.solver, str) or self.solver != "auto":
-            raise ValueError(f"solver must be 'auto' or a PatternSMO, got {self.solver!r}.")
+            raise ValueError(f"solver must be 'auto' or a PatternSMO, got {shown(self.solver)}.")
+
+    def _check_kernel_list(self) -> None:
+        """Refuse what a list of kernels, one per prototype of a class, does not know."""
+        if not self._has_kernel_list:
+            return
+        for name, plain in (("solver", "auto"), ("cost_matrix", None), ("metric", "euclidean")):
+            value = getattr(self, name)
+            if not (value is plain or (isinstance(value, str) and value == plain)):
+                raise ValueError(f"kernel: a list of kernels needs {name}={plain!r}.")
+        if np.isinf(self.C):
+            raise ValueError("kernel: a list of kernels needs a finite C.")
 
     def _check_metric(self) -> None:
         if not isinstance(self.metric, str) or self.metric not in METRICS:
-            raise ValueError(f"metric must be one of {METRICS}, got {self.metric!r}.")
+            raise ValueError(f"metric must be one of {METRICS}, got {shown(self.metric)}.")
         if self.metric == "learned" and self.kernel != "linear":
             raise ValueError(
                 "metric='learned' needs kernel='linear': it is made of explicit prototypes; use "
@@ -517,7 +558,8 @@ class MultiPrototypeSVC(TrainedInParts, StagedTrainer):
         kept, label, weighted = encode_known(y, sample_weight, self.class_weight, known)
         data = X if len(kept) == X.shape[0] else X[kept]
         kernel = self._make_kernel(MACHINES["cs"], data, None)
-        ready = Prepared(X, y, kept, known, label, float(self.C) * weighted, kernel, data)
+        cap = weights_times(float(self.C), weighted)
+        ready = Prepared(X, y, kept, known, label, cap, kernel, data)
         seed = self._seed()
         self._forget_stages()
         if not is_first and len(known) > len(self.classes_):

@@ -14,12 +14,14 @@ from joblib import Parallel, delayed, effective_n_jobs
 from sklearn.base import clone
 from sklearn.model_selection import check_cv
 from sklearn.utils.metaestimators import _safe_split
-from sklearn.utils.validation import _check_sample_weight
 
 from polymargin.estimators.calibration import FOLD_ATTRIBUTES
+from polymargin.estimators.model_size import vectors_needed
 from polymargin.estimators.multi_prototype import MultiPrototypeSVC
 from polymargin.estimators.prototype_base import PrototypeClassifier
+from polymargin.exceptions import shown
 from polymargin.problem.annealing import Annealing, find_annealing
+from polymargin.problem.encoding import sample_weights
 from polymargin.problem.kernels import squared_norms
 from polymargin.problem.validation import check_number
 from polymargin.solvers.run import Clock, deferred_interrupt
@@ -40,7 +42,7 @@ class Cell(NamedTuple):
 
 
 class MultiPrototypeSVCCV(PrototypeClassifier):
-    """Multi-prototype SVM with C and the number of prototypes chosen by cross-validation.
+    r"""Multi-prototype SVM with C and the number of prototypes chosen by cross-validation.
 
     Every pair is tried on every fold; the final model is trained on all the data.
 
@@ -50,7 +52,7 @@ class MultiPrototypeSVCCV(PrototypeClassifier):
         Numbers of prototypes per class to try.
     Cs : sequence of float or "auto", default="auto"
         Values of C to try; "auto" is 0.3, 1, 3, 10, 30, 100 times the inverse of the mean
-        of kappa(x, x).
+        of :math:`\kappa(x, x)`.
     cv : int, splitter or iterable, default=5
         As in scikit-learn; an integer means stratified folds without shuffling.
     warm_start : bool, default=False
@@ -81,6 +83,12 @@ class MultiPrototypeSVCCV(PrototypeClassifier):
     best_estimator_ : MultiPrototypeSVC
         The final model; its fitted attributes (``prototypes_``, ``certificate_``, ...) are also
         those of this object.
+
+    See Also
+    --------
+    MultiPrototypeSVC : The machine itself.
+    AutoSVC : Chooses among all kinds of machines.
+    plots.SizeAccuracyDisplay : Draws error against size.
 
     Examples
     --------
@@ -142,7 +150,7 @@ class MultiPrototypeSVCCV(PrototypeClassifier):
         X, y = self._validate(X, y)
         weight = None
         if sample_weight is not None:
-            weight = _check_sample_weight(sample_weight, y, dtype=np.float64)
+            weight = sample_weights(sample_weight, y)
         if len(np.unique(y)) < 2:
             raise ValueError("The number of classes has to be greater than one; got 1 class in y.")
         Cs = self._levels(X)
@@ -189,14 +197,14 @@ class MultiPrototypeSVCCV(PrototypeClassifier):
 
     def _check_parameters(self) -> list[int]:
         if not isinstance(self._template, MultiPrototypeSVC):
-            raise ValueError(f"estimator must be a MultiPrototypeSVC, got {self.estimator!r}.")
+            raise ValueError(f"estimator must be a MultiPrototypeSVC, got {shown(self.estimator)}.")
         counts = list(np.atleast_1d(np.asarray(self.n_prototypes, dtype=object)))
         if not counts or not all(
             isinstance(q, numbers.Integral) and not isinstance(q, bool) and int(q) >= 1
             for q in counts
         ):
             raise ValueError(
-                f"n_prototypes must be a sequence of integers >= 1, got {self.n_prototypes!r}."
+                f"n_prototypes must be a sequence of integers >= 1, got {shown(self.n_prototypes)}."
             )
         if self.max_time is not None:
             check_number("max_time", self.max_time, above=0.0)
@@ -206,7 +214,9 @@ class MultiPrototypeSVCCV(PrototypeClassifier):
         """The values of C in growing order."""
         if isinstance(self.Cs, str):
             if self.Cs != "auto":
-                raise ValueError(f"Cs must be 'auto' or a sequence of numbers, got {self.Cs!r}.")
+                raise ValueError(
+                    f"Cs must be 'auto' or a sequence of numbers, got {shown(self.Cs)}."
+                )
             template = self._template
             typical = 1.0
             if template.kernel == "precomputed":
@@ -256,6 +266,11 @@ def _fewer_folds(cv: Any, y: np.ndarray) -> Any:
     if not isinstance(cv, numbers.Integral):
         return cv
     largest = int(np.unique(y, return_counts=True)[1].max())
+    if largest < 2:
+        raise ValueError(
+            "cv: every class of y has a single example, so that none can be left out; use "
+            "MultiPrototypeSVC, which searches nothing."
+        )
     return max(2, min(int(cv), largest))
 
 
@@ -348,7 +363,7 @@ class PrototypeSearch:
         """Keep the figures of a fit, and of all models the best so far."""
         width = model.n_features_in_ if hasattr(model, "prototypes_") else len(model.support_)
         with self.lock:
-            size = 4.0 * len(model.intercept_) * (width + 1)
+            size = 4.0 * vectors_needed(model) * (width + 1)
             self.cells[count, level, fold] = Cell(error, seconds, size)
             if self.best is None or (error, count, level) < self.best[:3]:
                 self.best = (error, count, level, model)

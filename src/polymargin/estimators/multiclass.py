@@ -30,7 +30,7 @@ from polymargin.estimators.landmark_training import LandmarkSpan, check_landmark
 from polymargin.estimators.trained_in_parts import TrainedInParts
 from polymargin.estimators.tuned_parameters import TunedClassifier
 from polymargin.estimators.units import Units
-from polymargin.exceptions import warn_user
+from polymargin.exceptions import shown, warn_user
 from polymargin.problem.cost_matrix import check_costs_allowed
 from polymargin.problem.kernel_sums import weights_of
 from polymargin.problem.machines import Machine, find_machine
@@ -38,8 +38,9 @@ from polymargin.problem.point import DualPoint
 from polymargin.problem.problem import Problem, row_blocks
 from polymargin.problem.scales import refused_if_inexact
 from polymargin.solvers import find_method, solve
+from polymargin.solvers.driver import Solution
 from polymargin.solvers.history import Check, PatternCheck
-from polymargin.solvers.run import Run
+from polymargin.solvers.run import Run, uninterrupted
 from polymargin.solvers.smo.pattern_smo import PatternSMO
 from polymargin.solvers.working_sets import WorkingSets
 
@@ -77,16 +78,17 @@ class MulticlassSVC(TrainedInParts, TunedClassifier):
     kernel : str, callable, dict or list, default="linear"
         "linear", "rbf", "poly", "sigmoid" or "precomputed".  A callable gets two arrays of rows
         and returns the matrix of values; where X is a sequence of objects (strings, graphs) it
-        gets two lists of them.  A dict is a sum of kernels with weights >= 0, taken as they are:
-        ``{"linear": 0.3, "rbf": 0.7}``, or
+        gets two lists of them.  A dict is a sum of kernels with weights that are not negative,
+        taken as they are: ``{"linear": 0.3, "rbf": 0.7}``, or
         ``{"rbf": ({"gamma": 0.1}, 0.7)}`` with parameters of its own; a list of (name, parameters,
         weight) may name a kernel twice.  What a term does not say is gamma, degree, coef0.
     gamma : float, "scale", "auto", "radius-margin" or array of shape (n_features,), default="scale"
-        Width of rbf, poly and sigmoid; "scale" is 1 / (n_features * variance of X), examples
+        Width of rbf, poly and sigmoid; "scale" is ``1 / (n_features * variance of X)``, examples
         counted by their sample_weight.  An array is one width per feature (rbf only).
         "radius-margin" as for C (rbf and poly; a linear kernel has no width to tune).
     degree, coef0 : float, default=3, 0.0
-        poly: (gamma ⟨x, z⟩ + coef0)^degree; sigmoid: tanh(gamma ⟨x, z⟩ + coef0).
+        poly: :math:`(\gamma \langle x, z\rangle + c_0)^d` with d the degree and :math:`c_0` coef0;
+        sigmoid: :math:`\tanh(\gamma \langle x, z\rangle + c_0)`.
     intercept : {"auto", "none", "penalized", "free"}, default="auto"
         "penalized" adds ``intercept_scaling**2`` to the kernel, so that every prototype has a
         constant term that is regularised like the rest; "free" is an unpenalised intercept of sum
@@ -95,7 +97,7 @@ class MulticlassSVC(TrainedInParts, TunedClassifier):
     intercept_scaling : float, default=1.0
         The constant feature behind a penalised intercept.
     tol : float, default=1e-3
-        Relative duality gap (P - D) / P at which training ends.
+        Relative duality gap :math:`(P - D) / P` at which training ends.
     max_iter : int, default=10000
         Passes over the active patterns.
     max_time : float or None, default=None
@@ -115,7 +117,10 @@ class MulticlassSVC(TrainedInParts, TunedClassifier):
         Go on from the last fit, made feasible for the present C and weights.
     n_jobs : int or None, default=None
         Threads that share blocks of kernel values in fit and predict, and on large linear data the
-        products with all rows (checks and certificate).  The result does not depend on it.
+        products with all rows (checks and certificate).  The result does not depend on it, except
+        for linear Crammer-Singer machines with many rows for each feature (20,000 and 400 per
+        feature, for every thread): threads train shards of the rows, and the objective agrees
+        within ``tol``.  The same number of threads and the same seed give the same bits.
     random_state : int, RandomState or None, default=None
         Order of visits.
     verbose : int, default=0
@@ -128,14 +133,14 @@ class MulticlassSVC(TrainedInParts, TunedClassifier):
         them with the fold models, from which ``predict_set`` makes sets without further data.
     landmarks : int, float, "auto" or None, default=None
         Approximate kernel: prototypes are kernel expansions over this many training rows (a float:
-        this part of all rows; "auto": 10 sqrt(n_samples), at most 2000 and what ``cache_mb``
+        this part of all n rows; "auto": :math:`10 \sqrt{n}`, at most 2000 and what ``cache_mb``
         holds), chosen by randomly pivoted Cholesky.  The machine is solved by the linear engine
         in their span; model size and prediction cost depend on their number only.  Fewer are
         chosen where the kernel matrix has no further rank, or where half of ``max_time`` is over.
         None: the exact kernel.
     kernel_weights : "radius-margin" or None, default=None
         "radius-margin": the weights of a sum of kernels, their sum fixed to 1, minimise the
-        radius-margin bound of M-SVM^2 (machine "msvm2" only); those in ``kernel`` are where the
+        radius-margin bound of M-SVM² (machine "msvm2" only); those in ``kernel`` are where the
         search begins.  A weight below 1e-4 becomes 0.
     cost_matrix : array-like of shape (n_classes, n_classes) or None, default=None
         Entry [i, j] is the cost of saying ``classes_[j]`` when ``classes_[i]`` is true: 0 on the
@@ -159,9 +164,10 @@ class MulticlassSVC(TrainedInParts, TunedClassifier):
     support_vectors_ : array or CSR matrix of shape (n_support, n_features)
         Empty for a precomputed kernel.
     dual_coef_ : ndarray of shape (n_support, n_classes)
-        Their coefficients tau; M_r = sum_i tau_ir phi(x_i).  With a free intercept every column
-        sums to zero.  With landmarks, ``support_``, ``support_vectors_`` and ``dual_coef_`` are the
-        landmarks and their coefficients in the prototypes, not dual variables.
+        Their coefficients :math:`\tau_{ir}`: :math:`M_r = \sum_i \tau_{ir}\, \varphi(x_i)`.  With a
+        free intercept every column sums to zero.  With landmarks, ``support_``,
+        ``support_vectors_`` and ``dual_coef_`` are the landmarks and their coefficients in the
+        prototypes, not dual variables.
     landmark_indices_, landmarks_
         With landmarks: their rows in the X given to fit, ascending, and those rows.
     exact_kernel_ : ExactKernelBounds
@@ -181,19 +187,29 @@ class MulticlassSVC(TrainedInParts, TunedClassifier):
     n_iter_ : int
         Passes made.
     temperature_ : float
-        Of ``probabilities="temperature"``: p = softmax(scores / temperature_).
+        Of ``probabilities="temperature"``: ``softmax(scores / temperature_)`` are probabilities.
     out_of_fold_scores_ : ndarray of shape (n_samples, n_classes)
         With ``calibration_folds``: scores of training rows by models that have not seen them (two
         classes: minus and plus half of the decision value; nan for rows without weight).
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
+    See Also
+    --------
+    AutoSVC : Chooses machine, kernel and C on the training data.
+    MultiPrototypeSVC : Several linear prototypes per class instead of a kernel.
+    ConvexHullSVC : Prototypes inside the convex hulls of the classes.
+    dask.DaskMulticlassSVC : The same machines on a Dask cluster.
+    open_rows : Rows on disk that ``fit`` takes in the place of X.
+    regularization_path : Many values of C at once.
+    sklearn.svm.LinearSVC : One-vs-rest, or Crammer-Singer without a certificate.
+    sklearn.svm.SVC : One-vs-one.
+
     Notes
     -----
     Hard margin on data that cannot be separated ends with status "not_separable" once the certified
-    lower bound D on the optimal value, times the largest K_ii (without the constant of a penalised
-    intercept), exceeds
-    ``polymargin.solvers.run.HARD_MARGIN_LIMIT`` (1e9).
+    lower bound D on the optimal value, times the largest :math:`K_{ii}` (without the constant of a
+    penalised intercept), exceeds ``polymargin.solvers.run.HARD_MARGIN_LIMIT`` (1e9).
 
     References
     ----------
@@ -335,14 +351,8 @@ class MulticlassSVC(TrainedInParts, TunedClassifier):
         with single_threaded_libraries(), refused_if_inexact(units.problem):
             solution = solve(units.problem, run, units.entered(start), self.solver)
         solution = units.left(solution)
-        store(self, solution, attributes)
-        if ready.span is not None:
-            with single_threaded_libraries():
-                self.exact_kernel_ = ready.span.bounds(self, solution)
-        self.C_, self.gamma_ = float(self._chosen()[0]), ready.kernel.gamma
-        self.__dict__.pop("kernel_weights_", None)
-        if ready.kernel.parts:
-            self.kernel_weights_ = weights_of(ready.kernel)
+        with uninterrupted(), single_threaded_libraries():
+            self._store(solution, ready, attributes)
         interrupted = self._tuned is not None and self._tuned.interrupted
         self._tuned = None
         reporter.finish()
@@ -350,6 +360,15 @@ class MulticlassSVC(TrainedInParts, TunedClassifier):
         if interrupted or (solution.status == "interrupted" and not reporter.stopped):
             raise KeyboardInterrupt
         return self
+
+    def _store(self, solution: Solution, ready: Prepared, attributes: Attributes) -> None:
+        store(self, solution, attributes)
+        if ready.span is not None:
+            self.exact_kernel_ = ready.span.bounds(self, solution)
+        self.C_, self.gamma_ = float(self._chosen()[0]), ready.kernel.gamma
+        self.__dict__.pop("kernel_weights_", None)
+        if ready.kernel.parts:
+            self.kernel_weights_ = weights_of(ready.kernel)
 
     def _check_parameters(self) -> Machine:
         machine = find_machine(self.machine)
@@ -360,7 +379,7 @@ class MulticlassSVC(TrainedInParts, TunedClassifier):
         elif not isinstance(self.solver, str) or self.solver not in known:
             raise ValueError(
                 f"solver must be 'auto', 'block', 'frank-wolfe', 'cycles', a PatternSMO or "
-                f"a WorkingSets, got {self.solver!r}."
+                f"a WorkingSets, got {shown(self.solver)}."
             )
         if self.cost_matrix is not None:
             check_costs_allowed(machine, not isinstance(self.C, str) and bool(np.isinf(self.C)))
@@ -459,7 +478,7 @@ class MulticlassSVC(TrainedInParts, TunedClassifier):
         return scores, label
 
     def slacks(self, X: Any, y: Any) -> np.ndarray:
-        """What every example lacks to the margins that the machine asks for.
+        r"""What every example lacks to the margins that the machine asks for.
 
         Parameters
         ----------
@@ -469,15 +488,15 @@ class MulticlassSVC(TrainedInParts, TunedClassifier):
         Returns
         -------
         ndarray of shape (n_samples, n_classes), or (n_samples,) where a pattern has one slack
-            xi_ik; machines without a constraint for the own class have zeros there.  Those of
-            "msvm2" are the cheapest ones and may be negative.
+            :math:`\xi_{ik}`; machines without a constraint for the own class have zeros there.
+            Those of "msvm2" are the cheapest ones and may be negative.
         """
         check_is_fitted(self)
         scores, own = self._labelled_scores(X, y)
         return find_machine(self.machine).slacks(self._raised_scores(scores, own), own)
 
     def margins(self, X: Any, y: Any) -> np.ndarray:
-        """Geometrical margins between classes (9.1), for examples that are classified correctly.
+        r"""Geometrical margins between classes (9.1), for examples that are classified correctly.
 
         Parameters
         ----------
@@ -487,8 +506,8 @@ class MulticlassSVC(TrainedInParts, TunedClassifier):
         Returns
         -------
         ndarray of shape (n_classes, n_classes)
-            Entry (k, l) is the smallest |h_k - h_l| over the examples of classes k and l, divided
-            by the norm of w_k - w_l in the feature space of the kernel (a penalised intercept's
+            Entry (k, l) is the smallest :math:`|h_k - h_l|` over the examples of classes k and l,
+            divided by :math:`\|w_k - w_l\|` in the feature space (a penalised intercept's
             constant not counted); infinite on the diagonal and where there is no example.
         """
         check_is_fitted(self)

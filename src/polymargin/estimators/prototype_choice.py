@@ -1,42 +1,54 @@
-"""Parameters of prototypes that are "auto": few fits on a validation part of the training rows.
+"""Parameters of prototypes that are "auto": a few fits on parts of the training rows.
 
-C on a warm path -> more or fewer prototypes -> a learned metric -> places of dead prototypes given
-to classes with larger losses -> C once more.  Each step begins at the best of those before.
+A setting stands until another one is clearly better on the same validation rows: C -> more or fewer
+prototypes -> a learned metric -> places of dead prototypes given to classes with larger losses -> C
+once more -> the jitter of a smooth finish.  Few rows are validated in three folds; a challenger
+that is not ahead on the first is not tried on the others.
 """
 
 from __future__ import annotations
 
 import time
+import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
 
-from polymargin.estimators.finishing import validation_split
+from polymargin.estimators.finishing import (
+    CLEARLY,
+    CLEARLY_ONCE,
+    JITTERS,
+    FinishValue,
+    finish_errors,
+)
+from polymargin.estimators.paired_validation import is_clearly_better, validation_folds
 from polymargin.estimators.size_plans import class_counts
+from polymargin.problem.encoding import sample_weights
 from polymargin.problem.kernels import squared_norms
 from polymargin.solvers.run import Clock
 
 __all__ = ["Choice", "choose_parameters"]
 
-MOST_FITS = 9  # before the final one
-_START = 5  # prototypes per class
-_UNIT_COSTS = (3.0, 10.0, 30.0)  # C in units of 1 / (mean ||x||^2 + 1)
+MOST_WORK = 9.0  # rows trained on before the final fit, in multiples of all rows
+_START, _FIRST_COST = 5, 10.0  # prototypes per class; C in units of 1 / (mean ||x||^2 + 1)
 _COST_STEP = 10.0**0.5
-_LEAST_EXAMPLES = 4  # of a class per prototype
+_LEAST_EXAMPLES = 2  # of a class per prototype
 _MOST_ROWS = 12_000  # of the search
+_FEW_ROWS, _FOLDS = 2_000, 3  # up to so many rows there are so many folds
+_PARTS = 4  # above: one of four parts validates
 _SHARE = 0.6  # of max_time
 
 
 @dataclass(eq=False)
-class _Trial:
-    """One fit of the search."""
+class _Setting:
+    """Parameters with the validation errors that they made in each fold."""
 
     parameters: dict[str, Any]
-    error: float
-    seconds: float
-    model: Any
+    per_class: int | None  # prototypes, where the search sets them
+    wrong: dict[int, np.ndarray] = field(default_factory=dict)
+    models: dict[int, Any] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
@@ -44,49 +56,69 @@ class Choice:
     """Chosen parameters with what was tried."""
 
     parameters: dict[str, Any]
-    trials: list[_Trial]
     seconds: float
     seconds_left: float | None
+    tried: dict[str, list[Any]]
+    n_fits: int
+    work: float
+    finishes: dict[str, Any] = field(default_factory=dict)
 
     def record(self) -> dict[str, Any]:
         """As the fitted attribute ``choice_``."""
         return {
             **self.parameters,
-            "n_fits": len(self.trials) + 1,
+            "n_fits": self.n_fits + 1,
+            "work": self.work + 1.0,
             "seconds": self.seconds,
-            "tried_n_prototypes": [len(t.model._prototype_class) for t in self.trials],
-            "tried_C": [float(t.parameters["C"]) for t in self.trials],
-            "tried_metric": [str(t.parameters["metric"]) for t in self.trials],
-            "errors": [t.error for t in self.trials],
+            **self.tried,
+            **self.finishes,
         }
 
 
 @dataclass(eq=False)
-class _Steps:
-    """The search: data, what was tried, the best so far."""
+class _Search:
+    """Data, what was tried, the setting that stands."""
 
     estimator: Any
     X: Any
+    y: np.ndarray
     label: np.ndarray
     weight: np.ndarray | None
-    train: np.ndarray
-    test: np.ndarray
+    folds: list[tuple[np.ndarray, np.ndarray]]
     clock: Clock
     seed: int
-    trials: list[_Trial] = field(default_factory=list)
+    best: _Setting
+    tried: list[_Setting] = field(default_factory=list)
+    n_fits: int = 0
+    work: float = 0.0
 
     @property
-    def best(self) -> _Trial:
-        """The lowest error; the earliest among equals, which is the simpler machine."""
-        return min(self.trials, key=lambda trial: trial.error)
+    def clearly(self) -> float:
+        return CLEARLY if len(self.folds) > 1 else CLEARLY_ONCE
 
-    @property
-    def may_go_on(self) -> bool:
-        return len(self.trials) < MOST_FITS and self.clock.why_end() is None
+    def can_pay(self, settings: list[_Setting], folds: range) -> bool:
+        """Whether time and work are left for what is not known yet."""
+        owed = sum(
+            len(self.folds[k][0]) / len(self.y)
+            for one in settings
+            for k in folds
+            if k not in one.wrong
+        )
+        return self.work + owed <= MOST_WORK and self.clock.why_end() is None
 
-    def machine(self, **parameters: Any) -> Any:
-        return clone(self.estimator).set_params(
+    def see(self, setting: _Setting, k: int) -> None:
+        """Train on a fold and note the errors on its validation rows."""
+        if k in setting.wrong:
+            return
+        train, test = self.folds[k]
+        parameters = dict(setting.parameters)
+        counts = parameters["n_prototypes"]
+        if isinstance(counts, np.ndarray):
+            present = np.bincount(self.label[train], minlength=len(counts))
+            parameters["n_prototypes"] = np.minimum(counts, present)
+        model = clone(self.estimator).set_params(
             **parameters,
+            init=self.estimator.init if isinstance(self.estimator.init, str) else "auto",
             finish=None,
             teacher=None,
             probabilities=None,
@@ -95,45 +127,73 @@ class _Steps:
             random_state=self.seed,
             verbose=0,
         )
+        weight = None if self.weight is None else self.weight[train]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of parts of the rows; the final fit warns itself
+            model.fit(_part(self.X, train, train, model), self.y[train], sample_weight=weight)
+        rows = _part(self.X, test, train, model)
+        setting.wrong[k] = np.asarray(model.predict(rows) != self.y[test])
+        setting.models[k] = model
+        self.n_fits += 1
+        self.work += len(train) / len(self.y)
 
-    def see(self, model: Any, seconds: float) -> None:
-        """Note the validation error of a fitted machine."""
-        wrong = model.predict(self.X[self.test]) != self.label[self.test]
-        share = None if self.weight is None else self.weight[self.test]
-        names = ("n_prototypes", "C", "metric")
-        parameters = {name: getattr(model, name) for name in names}
-        self.trials.append(
-            _Trial(parameters, float(np.average(wrong, weights=share)), seconds, model)
+    def challenge(self, per_class: int | None = None, **changes: Any) -> bool:
+        """Let another setting try; whether it stands now."""
+        now = self.best
+        per_class = now.per_class if per_class is None else per_class
+        other = _Setting(now.parameters | changes, per_class)
+        if not self.can_pay([now, other], range(1)):
+            return False
+        self.see(other, 0)
+        self.tried.append(other)
+        if not self.is_better(other, now, range(1), 0.0):
+            return False
+        every = range(len(self.folds))
+        if not self.can_pay([now, other], every):
+            return False
+        for k in every:
+            self.see(now, k)
+            self.see(other, k)
+        if self.is_better(other, now, every, self.clearly):
+            self.best = other
+            return True
+        return False
+
+    def is_better(self, a: _Setting, b: _Setting, folds: range, clearly: float) -> bool:
+        return is_clearly_better(
+            np.concatenate([a.wrong[k] for k in folds]),
+            np.concatenate([b.wrong[k] for k in folds]),
+            self.weights(folds),
+            clearly,
         )
 
-    def attempt(self, **changes: Any) -> None:
-        """One more fit, from the best parameters so far with some changes."""
-        if not self.may_go_on:
-            return
-        started = time.perf_counter()
-        model = self.machine(**(self.best.parameters | changes))
-        weight = None if self.weight is None else self.weight[self.train]
-        model.fit(self.X[self.train], self.label[self.train], sample_weight=weight)
-        self.see(model, time.perf_counter() - started)
+    def weights(self, folds: Any) -> np.ndarray | None:
+        """Of the validation rows of some folds."""
+        if self.weight is None:
+            return None
+        return np.concatenate([self.weight[self.folds[k][1]] for k in folds])
 
-    def path(self, count: Any, metric: str, costs: list[float]) -> None:
-        """C on a path of warm starts: that of ``MultiPrototypeSVCCV``."""
-        from polymargin.estimators.multi_prototype_cv import PrototypeSearch
+    def error(self, setting: _Setting) -> float:
+        """Mean over all folds that a setting has seen."""
+        wrong = np.concatenate(list(setting.wrong.values()))
+        return float(np.average(wrong, weights=self.weights(setting.wrong)))
 
-        base = self.machine(metric=metric)
-        fold = [(self.train, self.test)]
-        search = PrototypeSearch(
-            base, self.X, self.label, self.weight, [count], costs, fold, True, 0
-        )
-        weight = None if self.weight is None else self.weight[self.train]
+    def record(self) -> dict[str, list[Any]]:
+        """Equally long lists of what was tried."""
+        return {
+            "tried_n_prototypes": [
+                len(next(iter(one.models.values()))._prototype_class) for one in self.tried
+            ],
+            "tried_C": [float(one.parameters["C"]) for one in self.tried],
+            "tried_metric": [str(one.parameters["metric"]) for one in self.tried],
+            "tried_folds": [len(one.wrong) for one in self.tried],
+            "errors": [self.error(one) for one in self.tried],
+        }
 
-        def see(level: int, model: Any, seconds: float) -> bool:
-            model.set_params(init=self.estimator.init, annealing=self.estimator.annealing)
-            self.see(model, seconds)
-            return not self.may_go_on
 
-        X, label = self.X[self.train], self.label[self.train]
-        search.fit_path(X, label, weight, count, costs, see)
+def _part(X: Any, rows: np.ndarray, train: np.ndarray, model: Any) -> Any:
+    """Rows of X; of a precomputed kernel their values with the training rows."""
+    return X[np.ix_(rows, train)] if model.kernel == "precomputed" else X[rows]
 
 
 def choose_parameters(
@@ -152,39 +212,63 @@ def choose_parameters(
     limit = estimator.max_time
     clock = Clock(None if limit is None else _SHARE * float(limit))
     is_open = {n: _is_auto(getattr(estimator, n)) for n in ("n_prototypes", "C", "metric")}
-    classes, label = np.unique(y, return_inverse=True)
-    kernel_size = _typical(estimator, X)
-    start = _start(estimator, is_open, label, kernel_size)
-    split = validation_split(label, seed)
-    steps = None
-    if split is not None:
-        train, test = split
-        train, test = train[: _MOST_ROWS * 3 // 4], test[: _MOST_ROWS // 4]
-        if len(np.unique(label[train])) == len(classes):
-            weight = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-            steps = _Steps(estimator, X, label, weight, train, test, clock, seed)
-            _search(steps, start, is_open, kernel_size)
-    chosen = start if steps is None or not steps.trials else steps.best.parameters
+    label = np.unique(y, return_inverse=True)[1]
+    weight = None
+    if sample_weight is not None:
+        weight = sample_weights(sample_weight, y)
+    start = _start(estimator, is_open, X, label)
+    folds = _split(label, weight, seed)
+    search = _Search(estimator, X, y, label, weight, folds, clock, seed, start)
+    finishes: dict[str, Any] = {}
+    if folds:
+        _search(search, is_open)
+    chosen = search.best.parameters
     found = {name: chosen[name] for name, was_open in is_open.items() if was_open}
+    if search.tried and _has_open_finish(estimator):
+        found["finish"], finishes = _try_finishes(search)
     seconds = time.perf_counter() - started
     left = None if limit is None else max(float(limit) - seconds, 0.05)
-    return Choice(found, [] if steps is None else steps.trials, seconds, left)
+    record, n_fits, work = search.record(), search.n_fits, search.work
+    return Choice(found, seconds, left, record, n_fits, work, finishes)
 
 
 def _is_auto(value: Any) -> bool:
     return isinstance(value, str) and value == "auto"
 
 
-def _start(
-    estimator: Any, is_open: dict[str, bool], label: np.ndarray, kernel_size: float
-) -> dict[str, Any]:
+def _split(
+    label: np.ndarray, weight: np.ndarray | None, seed: int
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Rows to train on and to validate with, one pair per fold; none where there are too few."""
+    some = np.arange(len(label)) if weight is None else np.flatnonzero(weight > 0.0)
+    if len(some) > _MOST_ROWS:
+        some = np.sort(np.random.default_rng(seed).permutation(some)[:_MOST_ROWS])
+    present, kept = np.unique(label[some], return_inverse=True)
+    if len(present) <= label.max() or np.bincount(kept).max() < 2:
+        return []
+    is_small = len(some) <= _FEW_ROWS
+    tests = validation_folds(kept, _FOLDS if is_small else _PARTS, seed)
+    tests = [test for test in tests if len(test)] if is_small else tests[:1]
+    return [(np.delete(some, test), some[test]) for test in tests]
+
+
+# -- settings --------------------------------------------------------------------------------------
+
+
+def _start(estimator: Any, is_open: dict[str, bool], X: Any, label: np.ndarray) -> _Setting:
     """Where the search begins, and what is taken where nothing can be validated."""
-    most = max(1, int(np.bincount(label).min()) // _LEAST_EXAMPLES)
-    return {
-        "n_prototypes": min(_START, most) if is_open["n_prototypes"] else estimator.n_prototypes,
-        "C": _UNIT_COSTS[1] / kernel_size if is_open["C"] else estimator.C,
+    count: Any = estimator.n_prototypes
+    parameters = {
+        "n_prototypes": _counts(_START, label) if is_open["n_prototypes"] else count,
+        "C": _FIRST_COST / _typical(estimator, X) if is_open["C"] else estimator.C,
         "metric": "euclidean" if is_open["metric"] else estimator.metric,
     }
+    return _Setting(parameters, _START if is_open["n_prototypes"] else None)
+
+
+def _counts(per_class: int, label: np.ndarray) -> np.ndarray:
+    """Prototypes of each class, fewer where it has few examples."""
+    return np.minimum(per_class, np.maximum(1, np.bincount(label) // _LEAST_EXAMPLES))
 
 
 def _typical(estimator: Any, X: Any) -> float:
@@ -197,50 +281,106 @@ def _typical(estimator: Any, X: Any) -> float:
     return max(float(np.mean(squared_norms(X), dtype=np.float64)) + offset, 1e-300)
 
 
-def _search(
-    steps: _Steps, start: dict[str, Any], is_open: dict[str, bool], kernel_size: float
-) -> None:
-    costs = [c / kernel_size for c in _UNIT_COSTS] if is_open["C"] else [float(start["C"])]
-    steps.path(start["n_prototypes"], start["metric"], costs)
-    if is_open["n_prototypes"]:
-        _try_counts(steps)
-    if is_open["metric"] and steps.estimator.kernel == "linear":
-        steps.attempt(metric="learned")
-    if is_open["n_prototypes"]:
-        _try_places(steps)
+def _search(search: _Search, is_open: dict[str, bool]) -> None:
+    search.see(search.best, 0)
+    search.tried.append(search.best)
     if is_open["C"]:
-        at = float(steps.best.parameters["C"])
-        steps.attempt(C=at * _COST_STEP)
-        if steps.best.parameters["C"] == at:
-            steps.attempt(C=at / _COST_STEP)
+        _try_costs(search)
+    if is_open["n_prototypes"]:
+        _try_counts(search)
+    if is_open["metric"] and search.estimator.kernel == "linear":
+        search.challenge(metric="learned")
+    if is_open["n_prototypes"]:
+        _try_places(search)
+    if is_open["C"] and search.best is not search.tried[0]:
+        _try_costs(search)
 
 
-def _try_counts(steps: _Steps) -> None:
-    """Twice as many prototypes while it helps; fewer where the first step did not."""
-    count = int(steps.best.parameters["n_prototypes"])
-    most = max(1, int(np.bincount(steps.label[steps.train]).min()) // _LEAST_EXAMPLES)
-    larger = [q for q in (2 * count, 4 * count) if q <= most]
-    for q in larger:
-        steps.attempt(n_prototypes=q)
-        if steps.best.parameters["n_prototypes"] != q:
+def _try_costs(search: _Search) -> None:
+    """A smaller C, or else a larger one, and on in that direction while it helps."""
+    for step in (1.0 / _COST_STEP, _COST_STEP):
+        moved = False
+        while _is_new(search, C=search.best.parameters["C"] * step) and search.challenge(
+            C=search.best.parameters["C"] * step
+        ):
+            moved = True
+        if moved:
             break
-    if steps.best.parameters["n_prototypes"] == count and count > 1:
-        steps.attempt(n_prototypes=max(1, count // 2))
 
 
-def _try_places(steps: _Steps) -> None:
+def _is_new(search: _Search, C: float) -> bool:
+    """Whether the standing setting has not been tried with this C."""
+    wanted = search.best.parameters | {"C": C}
+    return not any(
+        np.isclose(one.parameters["C"], C)
+        and one.parameters["metric"] == wanted["metric"]
+        and np.array_equal(one.parameters["n_prototypes"], wanted["n_prototypes"])
+        for one in search.tried
+    )
+
+
+def _try_counts(search: _Search) -> None:
+    """Twice as many prototypes while it helps; fewer where the first step did not."""
+    label = search.label
+
+    def attempt(per_class: int) -> bool:
+        counts = _counts(per_class, label)
+        is_new = not np.array_equal(counts, search.best.parameters["n_prototypes"])
+        return is_new and search.challenge(per_class, n_prototypes=counts)
+
+    if attempt(2 * _START):
+        attempt(4 * _START)
+    elif attempt(_START // 2):
+        attempt(1)
+
+
+def _try_places(search: _Search) -> None:
     """Places of prototypes that win nothing, for classes with larger losses."""
-    if not steps.may_go_on:
-        return
-    model = steps.best.model
+    model, (rows, _) = search.best.models[0], search.folds[0]
     owner, alive = model._prototype_class, model.alive_
     Q = len(model.classes_)
     living = np.maximum(1, np.bincount(owner[alive], minlength=Q))
     if living.sum() == len(owner):
         return
-    rows = steps.train
-    slack = model.slacks(steps.X[rows], steps.label[rows])
-    need = np.bincount(steps.label[rows], slack, minlength=Q)
-    most = np.maximum(1, np.bincount(steps.label[rows], minlength=Q) // _LEAST_EXAMPLES)
+    label = search.label[rows]
+    slack = model.slacks(_part(search.X, rows, rows, model), search.y[rows])
+    need = np.bincount(label, slack, minlength=Q)
+    most = np.maximum(1, np.bincount(label, minlength=Q) // _LEAST_EXAMPLES)
     counts = class_counts(len(owner), need, np.maximum(most, living), living)
-    steps.attempt(n_prototypes=counts)
+    search.challenge(n_prototypes=counts)
+
+
+# -- the finish ------------------------------------------------------------------------------------
+
+
+def _has_open_finish(estimator: Any) -> bool:
+    return _is_auto(estimator.finish) and estimator.teacher is None and estimator.fit_into is None
+
+
+def _try_finishes(search: _Search) -> tuple[FinishValue | None, dict[str, Any]]:
+    """The jitter of a finish, None for none; no further machine is trained.
+
+    The best of several strengths on the first fold must be clearly better than no finish on all
+    folds that the standing machine has seen.
+    """
+    best = search.best
+
+    def wrong(k: int, jitter: FinishValue) -> np.ndarray:
+        train, test = search.folds[k]
+        weight = None if search.weight is None else search.weight[train]
+        given = (search.X[train], search.label[train], weight)
+        model = best.models[k]
+        return finish_errors(model, given, search.X[test], search.label[test], jitter, search.seed)
+
+    first = [wrong(0, jitter) for jitter in JITTERS]
+    share = search.weights([0])
+    errors = [float(np.average(one, weights=share)) for one in first]
+    leader = int(np.argmin(errors))
+    folds = sorted(best.wrong)
+    after = [first[leader], *(wrong(k, JITTERS[leader]) for k in folds if k)]
+    before = np.concatenate([best.wrong[k] for k in folds])
+    clearly = CLEARLY if len(folds) > 1 else CLEARLY_ONCE
+    helps = is_clearly_better(np.concatenate(after), before, search.weights(folds), clearly)
+    plain = float(np.average(best.wrong[0], weights=share))
+    record = {"tried_jitter": [None, *JITTERS], "finish_errors": [plain, *errors]}
+    return (JITTERS[leader] if helps else None), record

@@ -18,10 +18,11 @@ from polymargin.estimators.from_parts import (
     warn_if_unfinished,
 )
 from polymargin.estimators.row_training import RowWatch, class_mass
+from polymargin.exceptions import shown
 from polymargin.problem.first_assignment import count_prototypes, row_keys
 from polymargin.problem.kernels import Kernel
 from polymargin.problem.machines import MACHINES
-from polymargin.solvers.run import Run, deferred_interrupt
+from polymargin.solvers.run import Run, deferred_interrupt, uninterrupted
 from polymargin.solvers.shards.leader import Round, Team
 from polymargin.solvers.shards.prototype_rounds import PrototypeResult, PrototypeRounds
 from polymargin.solvers.shards.prototype_shard import PrototypeSpec
@@ -80,7 +81,8 @@ def fit_prototype_rows(estimator: Any, rows: RowStore) -> None:
         return watch(one)
 
     result = train_prototypes(estimator, team, spec, run, samples, rows.n_rows, see)
-    store_prototypes(estimator, spec, result, rows.n_rows)
+    with uninterrupted():
+        store_prototypes(estimator, spec, result, rows.n_rows)
     warn_if_unfinished(result.static, float(estimator.tol))
     if result.static.status == "interrupted":
         raise KeyboardInterrupt
@@ -163,7 +165,7 @@ def first_centres(
     if init == "random" or (init == "auto" and schedule is not None and schedule.zeroing):
         return None, None
     if init not in ("auto", "kmeans"):
-        raise ValueError(f"init must be 'auto', 'kmeans', 'random' or an array, got {init!r}.")
+        raise ValueError(f"init must be 'auto', 'kmeans', 'random' or an array, got {shown(init)}.")
     centres = np.zeros(spec.shape)
     for c, label in enumerate(spec.classes.tolist()):
         rows = _rows_of(samples, label)

@@ -11,16 +11,19 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.utils.validation import _check_sample_weight
 
-from polymargin.estimators.finishing import FINISHES, choose_jitter, finished
+from polymargin.estimators.finishing import ALONG, FINISHES, choose_finish, finished
 from polymargin.estimators.number_formats import parse_size
 from polymargin.estimators.prototype_choice import choose_parameters
 from polymargin.estimators.prototype_training import PrototypeTrainer
 from polymargin.estimators.size_limit import fit_compact
+from polymargin.exceptions import shown
+from polymargin.problem.encoding import sample_weights
+from polymargin.solvers.run import uninterrupted
 
 __all__ = ["StagedTrainer"]
 
+_NO_CERTIFICATE = "none: the smooth loss is no margin objective"
 _OF_TRAINING = ("support_", "support_vectors_", "dual_coef_")
 _OF_STAGES = ("compact_", "number_format_", "model_bytes_", "finish_", "tried_", "choice_")
 
@@ -31,7 +34,7 @@ class StagedTrainer(PrototypeTrainer):
     n_prototypes: Any
     C: Any
     fit_into: int | str | None
-    finish: float | str | None
+    finish: float | tuple[str, float] | str | None
     teacher: Any
 
     def _forget_stages(self) -> None:
@@ -43,11 +46,10 @@ class StagedTrainer(PrototypeTrainer):
         if self.fit_into is not None:
             parse_size(self.fit_into)
         finish = self.finish
-        is_number = isinstance(finish, numbers.Real) and not isinstance(finish, bool)
-        sound = finish is None or (is_number and 0.0 <= float(finish) < np.inf)
-        if not (sound or (isinstance(finish, str) and finish in FINISHES)):
+        if not (finish is None or _is_jitter(finish) or _is_name(finish, FINISHES)):
             raise ValueError(
-                f"finish must be None, 'auto' or a jitter >= 0 such as 0.3, got {finish!r}."
+                "finish must be None, 'auto', a jitter >= 0 such as 0.3, or ('classes', jitter), "
+                f"got {shown(finish)}."
             )
         if self.teacher is not None and not hasattr(self.teacher, "predict"):
             raise ValueError(
@@ -79,27 +81,28 @@ class StagedTrainer(PrototypeTrainer):
         if len(classes) < 2:
             raise ValueError("The number of classes has to be greater than one; got 1 class in y.")
         found = fit_compact(self, X, label, weight, classes, self._seed())
-        self._adopt_base(found.base)
-        model = found.model
-        self.prototypes_, self.intercept_ = model.on_features()
-        self.classes_ = classes
-        self._prototype_class = model.prototype_class
-        self.prototype_classes_ = classes[model.prototype_class]
-        self.alive_ = np.ones(len(model.prototype_class), dtype=bool)
-        self.assignment_ = np.full(n, -1, dtype=np.int64)
-        kept = slice(None) if X is everything else np.asarray(sample_weight) > 0.0
-        scores = self._prototype_scores(X)
-        scores[self._prototype_class[None, :] != label[:, None]] = -np.inf
-        self.assignment_[kept] = scores.argmax(axis=1)
-        self.compact_ = model.record()
-        self.number_format_ = model.number_format
-        self.model_bytes_ = model.n_bytes(classes)
-        self.tried_ = found.tried
-        self.choice_ = {"C": found.C}
-        self.finish_ = {
-            "jitter": None if found.settings.rate == 0.0 else found.settings.jitter,
-            "certificate": "none: certificate_ is that of the margin problem before rounding",
-        }
+        with uninterrupted():
+            self._adopt_base(found.base)
+            model = found.model
+            self.prototypes_, self.intercept_ = model.on_features()
+            self.classes_ = classes
+            self._prototype_class = model.prototype_class
+            self.prototype_classes_ = classes[model.prototype_class]
+            self.alive_ = np.ones(len(model.prototype_class), dtype=bool)
+            self.assignment_ = np.full(n, -1, dtype=np.int64)
+            kept = slice(None) if X is everything else np.asarray(sample_weight) > 0.0
+            scores = self._prototype_scores(X)
+            scores[self._prototype_class[None, :] != label[:, None]] = -np.inf
+            self.assignment_[kept] = scores.argmax(axis=1)
+            self.compact_ = model.record()
+            self.number_format_ = model.number_format
+            self.model_bytes_ = model.n_bytes(classes)
+            self.tried_ = found.tried
+            self.choice_ = {"C": found.C}
+            self.finish_ = {
+                "jitter": None if found.settings.rate == 0.0 else found.settings.jitter,
+                "certificate": "none: certificate_ is that of the margin problem before rounding",
+            }
         if found.interrupted:
             self.status_ = "interrupted"
             raise KeyboardInterrupt
@@ -135,6 +138,8 @@ class StagedTrainer(PrototypeTrainer):
                 names = self.get_params(deep=False)
                 self.__dict__.update({k: v for k, v in state.items() if k not in names})
                 self.choice_ = choice.record()
+                if "finish" in choice.parameters and choice.parameters["finish"] is None:
+                    self.finish_ = {"jitter": None, "certificate": _NO_CERTIFICATE}
 
     # -- the smooth finish ---------------------------------------------------------------------
 
@@ -145,16 +150,18 @@ class StagedTrainer(PrototypeTrainer):
         X, y = self._validate(X, y, reset=False)
         X, y, weight = _weighted_rows(X, y, sample_weight)
         label = np.searchsorted(self.classes_, y)
-        target = label if self.teacher is None else self._taught(X)
-        record: dict[str, Any] = {}
+        taught = None if self.teacher is None else self._taught(X)
+        target = label if taught is None else taught
+        record: dict[str, Any] = {"target": "labels" if taught is None else "teacher"}
         jitter = self.finish
         if jitter is None or isinstance(jitter, str):
-            record = choose_jitter(self, X, label, target, weight, self._seed())
+            record = choose_finish(self, X, label, taught, weight, self._seed())
             jitter = record["jitter"]
-        record |= {"jitter": jitter, "certificate": "none: the smooth loss is no margin objective"}
+            target = label if record["target"] == "labels" else target
+        record |= {"jitter": jitter, "certificate": _NO_CERTIFICATE}
         if jitter is not None:
             before = self._margin_objective(X, label, weight)
-            parts = finished(self, X, target, weight, float(jitter), self._seed())
+            parts = finished(self, X, target, weight, jitter, self._seed())
             self.prototypes_, self.intercept_ = parts.weights, parts.intercepts
             for name in _OF_TRAINING:
                 self.__dict__.pop(name, None)
@@ -170,8 +177,9 @@ class StagedTrainer(PrototypeTrainer):
         rival = np.where(mine, -np.inf, scores).max(axis=1)
         slack = np.maximum(0.0, 1.0 + rival - own)
         loss = slack.sum() if weight is None else float(slack @ weight)
-        unit = max(self._kernel.offset, 1e-300)
-        norm = float((self.prototypes_**2).sum() + (self.intercept_**2).sum() / unit)
+        norm = float((self.prototypes_**2).sum())
+        if self._kernel.offset:
+            norm += float((self.intercept_**2).sum() / self._kernel.offset)
         return 0.5 * norm + float(self.C) * float(loss)
 
     def _taught(self, X: Any) -> np.ndarray:
@@ -186,12 +194,24 @@ class StagedTrainer(PrototypeTrainer):
         return np.searchsorted(self.classes_, self.teacher.predict(X))
 
 
+def _is_name(value: Any, names: tuple[str, ...]) -> bool:
+    return isinstance(value, str) and value in names
+
+
+def _is_jitter(value: Any) -> bool:
+    """A strength, alone or with the directions of the jitter."""
+    if isinstance(value, tuple):
+        return len(value) == 2 and _is_name(value[0], ALONG) and _is_jitter(value[1])
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    return is_number and 0.0 <= float(value) < np.inf
+
+
 def _weighted_rows(
     X: Any, y: np.ndarray, sample_weight: Any
 ) -> tuple[Any, np.ndarray, np.ndarray | None]:
     """Rows with a weight above 0."""
     if sample_weight is None:
         return X, y, None
-    weight = _check_sample_weight(sample_weight, y, dtype=np.float64)
+    weight = sample_weights(sample_weight, y)
     kept = np.flatnonzero(weight > 0.0)
     return X[kept], y[kept], weight[kept]

@@ -25,14 +25,14 @@ from polymargin.estimators.fitted import (
     warn_of_outcome,
 )
 from polymargin.estimators.prototype_base import PrototypeClassifier
-from polymargin.problem.annealing import Schedule
+from polymargin.problem.annealing import Schedule, find_annealing
 from polymargin.problem.point import DualPoint
 from polymargin.problem.problem import Problem
 from polymargin.problem.scales import refused_if_inexact
 from polymargin.solvers import solve
 from polymargin.solvers.history import AnyCheck, OuterCheck, PatternCheck, Snapshot
 from polymargin.solvers.metric_learning import Metric, learn_metric
-from polymargin.solvers.run import deferred_interrupt
+from polymargin.solvers.run import deferred_interrupt, uninterrupted
 from polymargin.solvers.smo.pattern_smo import PatternSMO
 
 __all__ = ["PrototypeTrainer"]
@@ -90,9 +90,10 @@ class PrototypeTrainer(PrototypeClassifier):
             if restart and run.why_end() is not None:
                 return None
             part = run.part(seed=[seed, restart])
-            if isinstance(self.solver, PatternSMO):
+            method = self.solver if isinstance(self.solver, PatternSMO) else None
+            if method is not None and self.assignment == "static":
                 part.watched_by(watchers, PatternCheck)
-                return with_energy(solve(problem, part, method=self.solver), part)
+                return with_energy(solve(problem, part, method=method), part)
             return solve_prototypes(
                 problem.changed(
                     own=problem.own if restart == 0 else first_assignment(restart),
@@ -101,6 +102,8 @@ class PrototypeTrainer(PrototypeClassifier):
                 part.watched_by(watchers, OuterCheck),
                 schedule if restart else first_schedule,
                 self.assignment == "static",
+                find_annealing(self.annealing).restoration == "zeroing",
+                method,
             )
 
         one_thread, exact = single_threaded_libraries(), refused_if_inexact(problem)
@@ -110,7 +113,8 @@ class PrototypeTrainer(PrototypeClassifier):
             )
         found = [one for one in runs if one is not None]
         best = min(found, key=lambda one: np.inf if one.energy is None else one.energy.value)
-        self._store(best, ready, attributes)
+        with uninterrupted():
+            self._store(best, ready, attributes)
         reporter.finish()
         warn_of_outcome(best.solution, float(self.tol), can_go_on=False)
         interrupted = any(one.solution.status == "interrupted" for one in found)

@@ -11,7 +11,7 @@ from polymargin.datasets.row_store import RowStore
 from polymargin.estimators.callbacks import outer_watchers
 from polymargin.estimators.from_parts import linear_spec, store_parts, warn_if_unfinished
 from polymargin.solvers.history import RowCheck, format_check
-from polymargin.solvers.run import Run, deferred_interrupt
+from polymargin.solvers.run import Run, deferred_interrupt, uninterrupted
 from polymargin.solvers.shards.blockwise import Blockwise
 from polymargin.solvers.shards.leader import Round
 
@@ -27,7 +27,8 @@ def fit_rows(estimator: Any, rows: RowStore) -> None:
     blockwise = Blockwise(rows, spec, run.stop.tol, run.stop.max_iter, run.seed, run.why_end, watch)
     with single_threaded_libraries(), deferred_interrupt(run.clock):
         result = blockwise.run()
-    store_parts(estimator, spec, result, rows.n_rows)
+    with uninterrupted():
+        store_parts(estimator, spec, result, rows.n_rows)
     warn_if_unfinished(result, float(estimator.tol))
     if result.status == "interrupted":
         raise KeyboardInterrupt

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from polymargin.estimators.number_formats import BITS, number_bytes, size_words
+from polymargin.estimators.number_formats import BITS, N_LEVELS, number_bytes, size_words
 
 __all__ = ["Room", "SizePlan", "class_counts", "plans_for"]
 
 _MOST_PER_CLASS = 40  # prototypes: more gain nothing on 15,000 letters, and training takes as long
 _LEAST_EXAMPLES = 4  # of a class per prototype
-_SHARES = (1.0, 0.5, 0.25)  # of the features that are kept
+_SHARES = (0.5, 0.25)  # of the features that are kept; a fourth only where there is no projection
+_LEAST_TO_SHARE = 16  # features from which on some may be left out
 _PROJECTED = (5, 10, 20)  # prototypes per class behind a projection
 _LEAST_INNER = 3  # inner features of a projection
+_FEWER, _MUCH_FEWER = (5, 12), 0.6  # prototypes per class, and of those that there is room for
+_NARROW = (
+    24,
+    16,
+)  # inner features tried beside the widest, often as good on images
+_LEAST_WITH_TABLE = 512  # weights: 256 bytes, of which a table of 16 is little
+_WIDE = 32  # features from which on projections are tried
 
 
 @dataclass(frozen=True)
@@ -37,6 +45,22 @@ class SizePlan:
     n_prototypes: int
     n_kept: int
     n_inner: int | None = None
+
+    @property
+    def has_own_steps(self) -> bool:
+        """Whether each prototype has a step of its own: with 15 levels that is worth a byte.
+
+        Behind a projection, where rows are short, it has not been shown to be.
+        """
+        return self.number_format == "int4" and self.n_inner is None
+
+    @property
+    def has_table(self) -> bool:
+        """Whether four bits stand for 16 levels that are dense near 0, not for -7 to 7.
+
+        Their table has 16 bytes: little beside many weights.
+        """
+        return self.has_own_steps and self.n_prototypes * self.n_kept >= _LEAST_WITH_TABLE
 
     def words(self, n_features: int) -> str:
         """For people."""
@@ -79,6 +103,8 @@ class Room:
             total += number_bytes(plan.n_inner, kept, plan.number_format) + 4
         if kept < self.n_features:
             total += (self.n_features + 7) // 8
+        total += R if plan.has_own_steps else 0
+        total += N_LEVELS if plan.has_table else 0
         if self.n_classes != R:
             total += (self.n_classes + 1) * (1 if R < 256 else 2)
         return total + self.per_feature * kept + self.labels
@@ -130,8 +156,19 @@ def plans_for(room: Room) -> list[SizePlan]:
 
 
 def _shapes(room: Room) -> Iterator[SizePlan]:
+    yield from _plain(room)
+    if room.n_features >= _WIDE:
+        yield from _projections(room)
+
+
+def _plain(room: Room) -> Iterator[SizePlan]:
+    """Without a projection.
+
+    Finer numbers than int8 only where all prototypes fit: rounding to int8 changes next to no
+    label, and int16 halves the number of prototypes.
+    """
     d = room.n_features
-    for number_format in ("int4", "int8", "int16"):
+    for number_format in ("int4", "int8"):
         plan = room.fill(number_format, d)
         if plan is not None and (number_format == "int4" or plan.n_prototypes < room.most):
             yield plan
@@ -139,20 +176,38 @@ def _shapes(room: Room) -> Iterator[SizePlan]:
             finer = [room.fill(other, d) for other in BITS if other != "float32"]
             yield next(one for one in finer if one is not None and one.n_prototypes == room.most)
             break
-    for share in _SHARES[1:]:
-        kept = max(1, int(share * d))
-        plan = room.fill("int4", kept)
-        whole = room.fill("int4", d)
-        if plan is not None and d >= 16 and (whole is None or whole.n_prototypes < room.most // 2):
+    whole = room.fill("int4", d)
+    if whole is not None:
+        yield from _fewer(room, whole.n_prototypes)
+    if d < _LEAST_TO_SHARE or (whole is not None and whole.n_prototypes >= room.most // 2):
+        return
+    for share in _SHARES if d < _WIDE else _SHARES[:1]:
+        plan = room.fill("int4", max(1, int(share * d)))
+        if plan is not None:
             yield plan
-    if d >= 32:
-        for per_class in _PROJECTED:
-            R = min(per_class * room.n_classes, room.most)
-            for kept in (d, d // 2):
-                plan = room.project("int4", R, kept)
-                if plan is not None:
-                    yield plan
-                    break
+
+
+def _fewer(room: Room, most: int) -> Iterator[SizePlan]:
+    """Fewer prototypes than there is room for: on small tables more of them only fit noise."""
+    for per_class in _FEWER:
+        R = per_class * room.n_classes
+        plans = (SizePlan(one, R, room.n_features) for one in ("int8", "int4"))
+        plan = next((one for one in plans if room.size(one) <= room.n_bytes), None)
+        if plan is not None and _MUCH_FEWER * most >= R:
+            yield plan
+
+
+def _projections(room: Room) -> Iterator[SizePlan]:
+    d = room.n_features
+    for per_class in _PROJECTED:
+        R = min(per_class * room.n_classes, room.most)
+        plans = (room.project("int4", R, kept) for kept in (d, d // 2))
+        plan = next((one for one in plans if one is not None), None)
+        if plan is None or plan.n_inner is None:
+            continue
+        yield plan
+        if per_class == _PROJECTED[-1]:
+            yield from (replace(plan, n_inner=k) for k in _NARROW if k < plan.n_inner)
 
 
 def _few_features(room: Room) -> list[SizePlan]:

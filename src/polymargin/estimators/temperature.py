@@ -51,7 +51,8 @@ def fit_temperature(
         Examples whose label is doubted, in all.
     """
     n, n_classes = scores.shape
-    weight = np.ones(n) if weight is None else weight / weight.mean()
+    weight = np.ones(n) if weight is None else weight / weight.max()
+    weight = weight / weight.mean()
     z = scores - scores.max(axis=1, keepdims=True)
     typical = float(np.average(-z.mean(axis=1), weights=weight))
     if not typical > 0.0:

@@ -41,7 +41,19 @@ class TrainedInParts:
         return found
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Share of examples whose label is predicted; a ``RowStore`` has its labels."""
+        """Accuracy: the share of examples whose label is predicted.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features), or RowStore
+        y : array-like of shape (n_samples,) or None
+            None for a ``RowStore``, which has its labels.
+        sample_weight : array-like of shape (n_samples,) or None
+
+        Returns
+        -------
+        float
+        """
         if isinstance(X, RowStore):
             right = sum(int((self.predict(rows) == label).sum()) for rows, label in X.blocks())
             return right / X.n_rows

@@ -9,7 +9,9 @@ import numpy as np
 from joblib import effective_n_jobs
 
 from polymargin.estimators.base import LargeMarginClassifier
+from polymargin.exceptions import shown
 from polymargin.problem.kernel_sums import SumEntry, is_sum, read_entries
+from polymargin.problem.kernels import Kernel
 from polymargin.problem.machines import Machine
 from polymargin.solvers.run import Stop
 
@@ -52,7 +54,9 @@ class TunedClassifier(LargeMarginClassifier):
     def _check_C(self) -> None:
         if "C" not in self._tuned_parameters():
             if isinstance(self.C, str):
-                raise ValueError(f"C must be a number > 0 or {RADIUS_MARGIN!r}, got {self.C!r}.")
+                raise ValueError(
+                    f"C must be a number > 0 or {RADIUS_MARGIN!r}, got {shown(self.C)}."
+                )
             super()._check_C()
 
     def _check_gamma(self) -> None:
@@ -96,7 +100,8 @@ class TunedClassifier(LargeMarginClassifier):
             return
         if self.kernel_weights != RADIUS_MARGIN:
             raise ValueError(
-                f"kernel_weights must be None or {RADIUS_MARGIN!r}, got {self.kernel_weights!r}; "
+                f"kernel_weights must be None or {RADIUS_MARGIN!r}, got "
+                f"{shown(self.kernel_weights)}; "
                 "write weights into kernel, as {'linear': 0.3, 'rbf': 0.7}."
             )
         if not is_sum(self.kernel) or len(read_entries(self.kernel)) < 2:
@@ -110,24 +115,31 @@ class TunedClassifier(LargeMarginClassifier):
         self._tuned = None
         if not self._tuned_parameters():
             return
+        from polymargin.radius_margin.bound import read_sample
         from polymargin.radius_margin.choice import tuned_values
 
         X, y = self._validate(X, y)
-        self._tuned = tuned_values(
+        is_tuned = isinstance(self.gamma, str) and self.gamma == RADIUS_MARGIN
+        gamma = "scale" if is_tuned else self.gamma
+        sample = read_sample(
             X,
             y,
-            self.kernel,
+            "linear" if is_sum(self.kernel) else self.kernel,
+            float(self.degree),
+            sample_weight,
+            self.class_weight,
+            float(self.cache_mb),
+            self._seed(),
+            effective_n_jobs(self.n_jobs),
+        )
+        self._tuned = tuned_values(
+            sample,
             self._tuned_parameters(),
             None if isinstance(self.C, str) else float(self.C),
-            "scale" if isinstance(self.gamma, str) and self.gamma == RADIUS_MARGIN else self.gamma,
-            degree=float(self.degree),
-            coef0=float(self.coef0),
-            sample_weight=sample_weight,
-            class_weight=self.class_weight,
+            self.kernel,
+            Kernel("sum", gamma, float(self.degree), float(self.coef0)),
+            is_weighted=sample_weight is not None,
             max_time=self.max_time,
-            cache_mb=float(self.cache_mb),
-            n_jobs=effective_n_jobs(self.n_jobs),
-            seed=self._seed(),
             verbose=int(self.verbose),
         )
 

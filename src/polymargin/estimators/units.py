@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from polymargin.problem.point import DualPoint
 from polymargin.problem.problem import Problem
 from polymargin.problem.scales import in_units, unit_of
@@ -60,10 +62,16 @@ class Units:
         )
 
     def _divided(self, value: Any) -> Any:
-        return value / self.unit / self.unit
+        with np.errstate(over="ignore", under="ignore"):
+            return np.float64(value) / self.unit / self.unit
 
     def _point(self, point: DualPoint) -> DualPoint:
-        return replace(point, V=self._divided(point.V))
+        V = self._divided(point.V)
+        if not np.isfinite(V).all():
+            raise ValueError(
+                "X: its kernel values are so small that dual variables overflow; scale X up."
+            )
+        return replace(point, V=V)
 
     def _check(self, check: AnyCheck) -> AnyCheck:
         names = {"primal", "dual", "gap", "energy"} & set(check._fields)

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from sklearn.pipeline import Pipeline
 
 from polymargin.estimators.inspection import check_rows, model_space, nameless
+from polymargin.exceptions import shown
 from polymargin.explanation.column_origins import column_origins
 from polymargin.explanation.model_view import View, dense_rows, view_of
 
@@ -43,6 +44,10 @@ class Explanation:
     constant : ndarray of shape (n_samples,)
         The lead that no column accounts for: the difference of the intercepts, or with a
         reference the lead of the same two prototypes at the reference row.
+
+    See Also
+    --------
+    polymargin.explain : Makes it.
     """
 
     kind: str
@@ -79,7 +84,7 @@ def explain(model: Any, X: Any, reference: Any = None, by: str = "columns") -> E
 
     z the features that the classifier sees, so feature j contributes
     :math:`z_j (M_{rj} - M_{sj})`.  Behind a
-    ``StandardScaler`` z_j = 0 is the training mean, and contributions are relative to it.
+    ``StandardScaler`` :math:`z_j = 0` is the training mean, and contributions are relative to it.
 
     Gaussian (RBF) models: support vector i contributes
     :math:`(\tau_{ir} - \tau_{is})\, \kappa(x_i, z)`.
@@ -95,7 +100,8 @@ def explain(model: Any, X: Any, reference: Any = None, by: str = "columns") -> E
     reference : array-like of shape (n_features,) or None
         A row of input features (or a frame of one row, which may hold words) to compare with
         (linear and prototype models): feature j then
-        contributes (z_j - z0_j) (M_rj - M_sj), and ``constant`` is the lead at the reference.
+        contributes :math:`(z_j - z^0_j)(M_{rj} - M_{sj})`, and ``constant`` is the lead at the
+        reference.
     by : {"columns", "features"}, default="columns"
         "columns": the features that a ColumnTransformer, an encoder or an imputer made of one
         column of X count together, so that a category has one contribution.  "features": each on
@@ -106,6 +112,13 @@ def explain(model: Any, X: Any, reference: Any = None, by: str = "columns") -> E
     Explanation
         ``contributions`` is sparse where the classifier sees sparse rows and there is no
         reference.
+
+    See Also
+    --------
+    certified_radius : How far the next label is.
+    counterfactual : What would have to change for another label.
+    prototype_table : What the prototypes of a model stand for.
+    explanation.contributions.Explanation : What it returns.
 
     Examples
     --------
@@ -119,7 +132,7 @@ def explain(model: Any, X: Any, reference: Any = None, by: str = "columns") -> E
     True
     """
     if not isinstance(by, str) or by not in ("columns", "features"):
-        raise ValueError(f"by must be 'columns' or 'features', got {by!r}.")
+        raise ValueError(f"by must be 'columns' or 'features', got {shown(by)}.")
     view = view_of(model, X, "explain")
     own = view.is_own()
     scores = view.scores

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from polymargin.estimators.inspection import encode_labels, nameless
+from polymargin.exceptions import shown
 from polymargin.explanation.model_view import View, check_norm_and_units, dense_rows, view_of
 from polymargin.explanation.nearest_point import nearest_step, step_length
 from polymargin.explanation.robustness import prototype_distances, stretch_of
@@ -41,6 +42,10 @@ class Counterfactual:
     feature_names : tuple of str
     norm : {1, 2, "inf"}
     units : {"input", "scaled"}
+
+    See Also
+    --------
+    polymargin.counterfactual : Makes it.
     """
 
     rows: np.ndarray
@@ -98,6 +103,12 @@ def counterfactual(
     Counterfactual
         Where no row exists (bounds, fixed features, a class that never wins) the row is NaN and
         ``reason`` says why.
+
+    See Also
+    --------
+    certified_radius : Only the distance, for RBF kernels, too.
+    explain : Which features decide.
+    explanation.counterfactuals.Counterfactual : What it returns.
 
     Examples
     --------
@@ -313,7 +324,7 @@ def _bounds(bounds: Any, names: list[str]) -> tuple[np.ndarray, np.ndarray]:
             least, most = pair
         except (TypeError, ValueError):
             raise ValueError(
-                f"bounds must be a pair (low, high) or map features to pairs, got {pair!r}."
+                f"bounds must be a pair (low, high) or map features to pairs, got {shown(pair)}."
             ) from None
         at: Any = slice(None) if key is None else _feature(key, names, "bounds")
         try:

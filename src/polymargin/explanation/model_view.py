@@ -23,6 +23,7 @@ from polymargin.estimators.inspection import (
 )
 from polymargin.estimators.inspection import feature_names as model_feature_names
 from polymargin.estimators.scalers import Scaling, compose_scalers
+from polymargin.exceptions import shown
 from polymargin.problem.kernels import scaled, squared_norms
 from polymargin.problem.scoring import KernelModel, linear_scores
 
@@ -171,11 +172,11 @@ def check_norm_and_units(norm: Any, units: Any) -> Any:
     if isinstance(norm, float) and np.isinf(norm):
         norm = "inf"
     if isinstance(norm, bool) or norm not in _NORMS:
-        raise ValueError(f"norm must be 1, 2 or 'inf', got {norm!r}.")
+        raise ValueError(f"norm must be 1, 2 or 'inf', got {shown(norm)}.")
     if not isinstance(units, str) or units not in _UNITS:
         raise ValueError(
             f"units must be 'input' (those of X) or 'scaled' (after the scalers of the Pipeline), "
-            f"got {units!r}."
+            f"got {shown(units)}."
         )
     return norm
 

@@ -28,10 +28,11 @@ _LP_OPTIONS = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_toleranc
 
 
 def step_length(step: np.ndarray, norm: Any) -> float:
-    """The norm of a step."""
-    if not len(step):
-        return 0.0
-    return float(np.linalg.norm(step, np.inf if norm == "inf" else norm))
+    """The norm of a step; squares of its numbers may overflow."""
+    unit = float(np.abs(step).max(initial=0.0))
+    if unit == 0.0 or not np.isfinite(unit):
+        return unit
+    return unit * float(np.linalg.norm(step / unit, np.inf if norm == "inf" else norm))
 
 
 def nearest_step(

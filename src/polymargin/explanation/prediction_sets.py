@@ -37,6 +37,11 @@ def calibrate(model: Any, X: Any, y: Any) -> Any:
     model
         The same object.
 
+    See Also
+    --------
+    predict_set : The sets that it calibrates.
+    coverage_promise : What they promise.
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris
@@ -69,6 +74,12 @@ def predict_set(model: Any, X: Any, coverage: float = 0.9) -> np.ndarray:
     ndarray of bool of shape (n_samples, n_classes)
         In the order of ``classes_``.
 
+    See Also
+    --------
+    calibrate : Needs to come first, or ``calibration_folds`` at ``fit``.
+    coverage_promise : What the sets promise.
+    risk_coverage : Reject doubtful rows instead.
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris
@@ -93,6 +104,11 @@ def coverage_promise(model: Any, coverage: float = 0.9) -> CoveragePromise:
     Returns
     -------
     CoveragePromise
+
+    See Also
+    --------
+    predict_set : The sets.
+    calibrate : Calibrates them on held-out rows.
 
     Examples
     --------

@@ -20,6 +20,7 @@ from polymargin.estimators.inspection import (
     model_space,
     prototypes_of,
 )
+from polymargin.exceptions import shown
 from polymargin.problem.scoring import linear_scores
 
 __all__ = ["PrototypeTable", "prototype_table"]
@@ -40,7 +41,11 @@ class PrototypeTable:
     features : list of list of str
         Names of the features that weigh most, the largest first.
     weights : list of ndarray
-        Their weights in w_r - w_s: positive speaks for the prototype.
+        Their weights in :math:`w_r - w_s`: positive speaks for the prototype.
+
+    See Also
+    --------
+    polymargin.prototype_table : Makes it.
     """
 
     label: list[Any]
@@ -86,6 +91,12 @@ def prototype_table(model: Any, X: Any = None, top: int = 5, names: Any = None) 
     -------
     PrototypeTable
 
+    See Also
+    --------
+    explain : The same question for a row.
+    plots.PrototypeImagesDisplay : Prototypes of images.
+    explanation.prototype_table.PrototypeTable : What it returns.
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris
@@ -97,7 +108,7 @@ def prototype_table(model: Any, X: Any = None, top: int = 5, names: Any = None) 
     'petal length (cm)'
     """
     if isinstance(top, bool) or not isinstance(top, int | np.integer) or top < 1:
-        raise ValueError(f"top must be an integer >= 1, got {top!r}.")
+        raise ValueError(f"top must be an integer >= 1, got {shown(top)}.")
     parts = dissect(model)
     found = prototypes_of(parts.last)
     if found is None:

@@ -31,6 +31,10 @@ class CertifiedRadius:
         prototype models), or a lower bound of it (RBF, or scalers with ``clip=True``).
     norm : {1, 2, "inf"}
     units : {"input", "scaled"}
+
+    See Also
+    --------
+    polymargin.certified_radius : Makes it.
     """
 
     radius: np.ndarray
@@ -42,16 +46,18 @@ class CertifiedRadius:
 
 
 def certified_radius(model: Any, X: Any, norm: Any = 2, units: str = "input") -> CertifiedRadius:
-    """The distance around each row inside which the predicted label cannot change.
+    r"""The distance around each row inside which the predicted label cannot change.
 
-    Linear models: the distance to the border with class s is (f_y - f_s) / ||M_y - M_s||*, with the
-    dual norm, and the radius is the least of them.  Prototype models: for every prototype s of
-    another class the distance to the polyhedron {x' : f_s(x') >= f_r(x') for all r of class y},
-    a small quadratic or linear programme.  Both are exact.
+    Linear models: the distance to the border with class s is
+    :math:`(f_y - f_s) / \|M_y - M_s\|_*`, with the dual norm, and the radius is the least of them.
+    Prototype models: for every prototype s of another class the distance to the polyhedron
+    :math:`\{x' : f_s(x') \ge f_r(x') \text{ for all r of class y}\}`, a small quadratic or linear
+    programme.  Both are exact.
 
     Gaussian (RBF) models get a lower bound: moving by t changes the image in feature space by
-    sqrt(2 - 2 exp(-gamma t^2)), hence with rho_s = (f_y - f_s) / ||M_y - M_s|| no label changes
-    within sqrt(-ln(1 - rho_s^2 / 2) / gamma); infinite where rho_s^2 >= 2.
+    :math:`\sqrt{2 - 2 \exp(-\gamma t^2)}`, hence with
+    :math:`\rho_s = (f_y - f_s) / \|M_y - M_s\|` no label changes within
+    :math:`\sqrt{-\ln(1 - \rho_s^2 / 2) / \gamma}`; infinite where :math:`\rho_s^2 \ge 2`.
 
     Parameters
     ----------
@@ -66,6 +72,12 @@ def certified_radius(model: Any, X: Any, norm: Any = 2, units: str = "input") ->
     Returns
     -------
     CertifiedRadius
+
+    See Also
+    --------
+    counterfactual : The row on the surface of that ball.
+    explain : Which features decide.
+    explanation.robustness.CertifiedRadius : What it returns.
 
     Examples
     --------

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from polymargin.exceptions import shown
 from polymargin.export.c_writer import header_and_notes, to_c
 from polymargin.export.json_writer import to_json
 from polymargin.export.model_record import ExportModel
@@ -68,6 +69,13 @@ def export_model(
     Exported
         Path, bytes and notes.
 
+    See Also
+    --------
+    to_c : C99 as text.
+    to_onnx : An ONNX model in memory.
+    to_json : JSON as text.
+    save : Model files for Python.
+
     Examples
     --------
     >>> import tempfile
@@ -87,7 +95,7 @@ def export_model(
                 ".json, or give to='onnx', 'c' or 'json'."
             )
     if to not in _WRITERS:
-        raise ValueError(f"to must be one of {tuple(_WRITERS)}, got {to!r}.")
+        raise ValueError(f"to must be one of {tuple(_WRITERS)}, got {shown(to)}.")
     record = ExportModel.from_estimator(model)
     notes: list[str] = []
     if to == "c":

@@ -45,14 +45,19 @@ def plan_compact(record: ExportModel, name: str) -> CPlan:
         plan.remarks.append(bound)
         plan.prepare += _shorten(name, width, inputs)
     dtype = model.number_format
-    result = f"(int64_t)sum * {_PARTS} + {name}_intercepts[r] * weight"
+    times = "" if model.multipliers is None else f" * {name}_multipliers[r]"
+    result = f"(int64_t)sum * {_PARTS}{times} + {name}_intercepts[r] * weight"
+    ending = ("int64_t weight", result, "int64_t")
+    has_levels = model.levels is not None
     plan.functions.append(
-        dot_function(name, "prototype", width, dtype, sum_type, "int64_t weight", result, "int64_t")
+        dot_function(name, "prototype", width, dtype, sum_type, ending, has_levels)
     )
     plan.locals.append("int64_t weight;")
     plan.prepare += _weigh(name)
     plan.tables += [
-        weight_table("weights", model.weights, dtype, "One row per prototype."),
+        weight_table("weights", model.weights, dtype, "One row per prototype.", model.levels),
+        *_levels(model),
+        *_multipliers(model),
         CArray("intercepts", model.intercepts.astype(np.int16), "One per prototype."),
         CArray(
             "steps",
@@ -96,6 +101,19 @@ def _mask(model: CompactModel) -> list[CArray]:
     bits[model.features] = 1
     packed = np.packbits(bits, bitorder="little")
     return [CArray("kept", packed, "Bit j: whether feature j counts.")]
+
+
+def _levels(model: CompactModel) -> list[CArray]:
+    if model.levels is None:
+        return []
+    return [CArray("levels", model.levels.astype(np.int8), "What four bits of a weight stand for.")]
+
+
+def _multipliers(model: CompactModel) -> list[CArray]:
+    if model.multipliers is None:
+        return []
+    about = "The step of prototype r is multipliers[r] times the first of the steps."
+    return [CArray("multipliers", model.multipliers.astype(np.uint8), about)]
 
 
 def _feature_function(entry: Entry, name: str) -> str:

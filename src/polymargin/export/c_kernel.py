@@ -11,6 +11,7 @@ from polymargin.export.c_text import CArray, c_float, float32_of
 from polymargin.export.model_record import ExportModel
 from polymargin.export.quantisation import (
     KernelSums,
+    changed_classes,
     corrected_coefficients,
     quantise_columns,
 )
@@ -44,7 +45,9 @@ def plan_kernel(record: ExportModel, name: str, dtype: str) -> CPlan:
     values, step = _coefficients(sums, tau, dtype, style)
     plan.tables += _coefficient_tables(values, step)
     if dtype != "float32":
-        plan.error = sums.error(values * (1.0 if step is None else step), rounded)
+        written = values * (1.0 if step is None else step)
+        plan.error = sums.error(written, rounded)
+        plan.changed = changed_classes(record, V, (rounded, written))
     elif not style.is_double:
         plan.error = _FLOAT_ERROR * sums.cancellation()
     b = float32_of(record.intercepts, "intercepts")

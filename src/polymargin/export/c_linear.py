@@ -132,7 +132,7 @@ def plan_integer(record: ExportModel, name: str, dtype: str) -> CPlan:
     result = f"(float)sum * ({name}_steps[r] * unit) + {name}_intercepts[r]"
     plan.functions += [
         _feature_function(entry, name),
-        dot_function(name, "prototype", d, dtype, sum_type, "float unit", result, "float"),
+        dot_function(name, "prototype", d, dtype, sum_type, ("float unit", result, "float")),
     ]
     plan.prepare = _quantise_lines(name, d, inputs)
     plan.score = f"{name}_prototype(q, unit, r)"
@@ -197,15 +197,20 @@ def _feature_function(entry: Entry, name: str) -> str:
     )
 
 
-def weight_table(field: str, q: np.ndarray, dtype: str, about: str) -> CArray:
-    """A table of integers; those of four bits share bytes in pairs, the first in the low half."""
+def weight_table(
+    field: str, q: np.ndarray, dtype: str, about: str, levels: np.ndarray | None = None
+) -> CArray:
+    """A table of integers; those of four bits share bytes in pairs, the first in the low half.
+
+    With ``levels`` the four bits are the place of the integer in that growing table.
+    """
     if dtype != "int4":
         return CArray(field, q.astype(dtype), about)
     even = np.zeros((q.shape[0], q.shape[1] + q.shape[1] % 2), dtype=np.int64)
-    even[:, : q.shape[1]] = q
-    even += 8
+    even[:, : q.shape[1]] = q + 8 if levels is None else np.searchsorted(levels, q)
     packed = (even[:, 0::2] + 16 * even[:, 1::2]).astype(np.uint8)
-    return CArray(field, packed, f"{about} Two numbers per byte, 8 added to each.")
+    what = "numbers per byte, 8 added to each" if levels is None else "places of levels per byte"
+    return CArray(field, packed, f"{about} Two {what}.")
 
 
 def input_levels(q: np.ndarray) -> tuple[int, str, str]:
@@ -238,27 +243,32 @@ def dot_function(
     d: int,
     dtype: str,
     sum_type: str,
-    last_argument: str = "",
-    result: str = "sum",
-    kind: str = "",
+    ending: tuple[str, str, str] = ("", "sum", ""),
+    has_levels: bool = False,
 ) -> str:
     """The product of row r of a table of integers with q.
 
-    ``result`` is made of ``sum`` and of a last argument and has the type ``kind``.
+    ``ending`` is a last argument, what is made of it and ``sum``, and the type of that; with
+    ``has_levels`` four bits are a place in the table of levels.
     """
+
+    def number(half: str) -> str:
+        return f"{name}_levels[{half}]" if has_levels else f"({half} - 8)"
+
+    last_argument, result, kind = ending
     table, kind = _TABLES[function], kind or sum_type
     if dtype == "int4":
         pair = f"{name}_{table}[r][j]"
         body = [
             f"for (j = 0; j < {d // 2}; ++j) {{",
             f"    const int pair = {pair};",
-            f"    sum += ({sum_type})((pair & 15) - 8) * q[2 * j];",
-            f"    sum += ({sum_type})((pair >> 4) - 8) * q[2 * j + 1];",
+            f"    sum += ({sum_type}){number('(pair & 15)')} * q[2 * j];",
+            f"    sum += ({sum_type}){number('(pair >> 4)')} * q[2 * j + 1];",
             "}",
         ]
         if d % 2:
             last = f"{name}_{table}[r][{d // 2}]"
-            body.append(f"sum += ({sum_type})(({last} & 15) - 8) * q[{d - 1}];")
+            body.append(f"sum += ({sum_type}){number(f'({last} & 15)')} * q[{d - 1}];")
     else:
         body = [
             f"for (j = 0; j < {d}; ++j) {{",

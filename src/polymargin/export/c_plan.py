@@ -11,6 +11,9 @@ from polymargin.export.c_text import CArray, c_float, float32_of
 __all__ = ["CPlan", "Entry"]
 
 _COARSE = 0.02  # an error of the scores that may change labels
+_FEW_CHANGED = 0.01  # share of classes that change: above it the header says so,
+_MOST_CHANGED = 0.2  # and above this one it is of no use and refused
+_FINER = {"int4": "'int8'", "int8": "'int16' or 'float32'", "int16": "'float32'"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +91,9 @@ class CPlan:
         Sentences for the comment at the top.
     error : float
         Expected error of the scores, as a share of their spread.
+    changed : float
+        Share of the support vectors, and of points half-way between two of them, whose class is
+        not that of the model.
     """
 
     tables: list[CArray] = field(default_factory=list)
@@ -101,16 +107,28 @@ class CPlan:
     needs: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     error: float = 0.0
+    changed: float = 0.0
 
-    def cautions(self) -> list[str]:
+    def cautions(self, dtype: str) -> list[str]:
         """What speaks against using the header."""
-        if self.error <= _COARSE:
+        if self.error <= _COARSE and self.changed <= _FEW_CHANGED:
             return []
-        return [
-            f"Caution: scores are off by about {100.0 * self.error:.0f} percent of their spread "
-            "among the support vectors; use a finer dtype or ONNX, or scale the features and train "
-            "again."
-        ]
+        return [f"Caution: {self._findings(dtype)}"]
+
+    def refuse(self, dtype: str) -> None:
+        """ValueError where the header would be of no use."""
+        if self.changed > _MOST_CHANGED:
+            raise ValueError(
+                f"dtype={dtype!r} is too coarse for this model: {self._findings(dtype)}"
+            )
+
+    def _findings(self, dtype: str) -> str:
+        text = f"scores are off by about {100.0 * self.error:.0f} percent of their spread "
+        text += "among the support vectors"
+        if self.changed > 0.0:
+            text += f", and {100.0 * self.changed:.0f} percent of the classes there change"
+        finer = f"dtype={_FINER[dtype]}" if dtype in _FINER else "ONNX"
+        return f"{text}; use {finer}, or scale the features and train again."
 
     @property
     def n_bytes(self) -> int:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from polymargin.exceptions import shown
+
 __all__ = ["CArray", "c_comment", "c_float", "c_string", "check_name", "float32_of"]
 
 _C_WORDS = (
@@ -39,7 +41,7 @@ def check_name(name: str) -> None:
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name):
         raise ValueError(
             f"name must be a C identifier (letters, digits and _, beginning with a letter), "
-            f"got {name!r}."
+            f"got {shown(name)}."
         )
     if name in _KEYWORDS:
         raise ValueError(f"name={name!r} is a word of the C or C++ language; use another.")
@@ -47,7 +49,14 @@ def check_name(name: str) -> None:
 
 def c_float(value: float) -> str:
     """A float constant with all its digits."""
-    return f"{float(np.float32(value)):.8e}f"
+    with np.errstate(over="ignore"):
+        single = float(np.float32(value))
+    if not np.isfinite(single):
+        raise ValueError(
+            f"X: single precision, in which C code computes, cannot hold {value:.3g}, a number of "
+            "this model; scale the features of X before training."
+        )
+    return f"{single:.8e}f"
 
 
 def c_string(text: str) -> str:

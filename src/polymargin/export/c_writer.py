@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import textwrap
+import warnings
 from typing import Any
 
 import numpy as np
 
 from polymargin.estimators.number_formats import label_bytes
+from polymargin.exceptions import shown
 from polymargin.export.c_compact import plan_compact
 from polymargin.export.c_kernel import plan_kernel
 from polymargin.export.c_linear import plan_float, plan_integer
@@ -61,6 +63,19 @@ def to_c(
     str
         The text of the header.
 
+    Raises
+    ------
+    ValueError
+        Also where integers change the class of more than a fifth of the support vectors (and
+        points between them); where they change some, a warning and the header say so.
+
+    See Also
+    --------
+    export_model : Writes any format to a file.
+    MultiPrototypeSVC : ``fit_into`` trains the best model of a size.
+    to_onnx : ONNX.
+    to_json : JSON.
+
     Examples
     --------
     >>> from polymargin import MulticlassSVC, to_c
@@ -68,7 +83,10 @@ def to_c(
     >>> "tiny_predict" in header
     True
     """
-    text, _ = header_and_notes(ExportModel.from_estimator(model), dtype, name)
+    text, notes = header_and_notes(ExportModel.from_estimator(model), dtype, name)
+    for note in notes:
+        if note.startswith("Caution"):
+            warnings.warn(note, UserWarning, stacklevel=2)
     if path is not None:
         write_whole(path, text.encode("ascii"))
     return text
@@ -88,13 +106,14 @@ def header_and_notes(
     check_name(name)
     dtype = _number_format(record, dtype)
     plan = _plan(record, dtype, name)
+    plan.refuse(dtype)
     notes = [
         f"{_all_bytes(record, plan)} bytes of tables and labels in {dtype}, {plan.stack_bytes} "
         "bytes of arrays on the stack"
     ]
     if plan.needs:
         notes.append(f"needs {', '.join(plan.needs)} of math.h: link with -lm")
-    return _header(record, plan, dtype, name), [*notes, *plan.cautions()]
+    return _header(record, plan, dtype, name), [*notes, *plan.cautions(dtype)]
 
 
 def constant_bytes(model: Any, dtype: str | None = None) -> int:
@@ -115,7 +134,7 @@ def _number_format(record: ExportModel, dtype: str | None) -> str:
     if dtype is None:
         return "float32" if record.compact is None else record.compact.number_format
     if dtype not in _DTYPES:
-        raise ValueError(f"dtype must be one of {_DTYPES}, got {dtype!r}.")
+        raise ValueError(f"dtype must be one of {_DTYPES}, got {shown(dtype)}.")
     if dtype == "int4" and not record.is_linear:
         raise ValueError(
             f"dtype='int4' is for linear kernels; four bits are too coarse for the support vectors "
@@ -206,7 +225,7 @@ def _top_comment(record: ExportModel, plan: CPlan, dtype: str, name: str) -> str
             else "; the highest wins, the first among equals."
         )
         + " Where a feature is NaN or infinite, or scores overflow, the class is -1.",
-        *plan.cautions(),
+        *plan.cautions(dtype),
         *plan.remarks,
         *_training_remarks(record),
         *_feature_remarks(record),

@@ -35,6 +35,12 @@ def to_json(
     -------
     str
 
+    See Also
+    --------
+    export_model : Writes any format to a file.
+    to_c : C99.
+    to_onnx : ONNX.
+
     Examples
     --------
     >>> import json
@@ -55,7 +61,7 @@ def _kernel_document(record: ExportModel) -> dict[str, Any]:
             {"weight": beta, **_parameters(part.name, part.gamma, part.degree, part.coef0)}
             for beta, part in record.terms
         ]
-        return {"name": "sum", "terms": terms}
+        return {"name": record.kernel, "terms": terms}
     gamma = None if record.is_linear else record.gamma
     return _parameters(record.kernel, gamma, record.degree, record.coef0)
 

@@ -29,7 +29,8 @@ from polymargin.estimators.scalers import (
 from polymargin.estimators.temperature import log_softmax
 from polymargin.export.labels import Label, labels_of
 from polymargin.export.table_encoding import TableEncoding, encoding_of
-from polymargin.problem.kernels import Kernel, squared_norms
+from polymargin.problem.kernels import EACH, Kernel, squared_norms
+from polymargin.problem.own_kernel_lists import list_scores
 
 __all__ = ["ExportModel"]
 
@@ -38,11 +39,12 @@ _LARGEST_BYTES = 2_000_000_000  # of dense vectors; an ONNX file holds no more
 
 @dataclass(frozen=True, eq=False)
 class ExportModel:
-    """A fitted model reduced to what prediction needs.
+    r"""A fitted model reduced to what prediction needs.
 
-    With z the scaled features, prototype r scores f_r(x) = ⟨v_r, z⟩ + b_r, or with a kernel
-    f_r(x) = sum_i t_ir kappa(v_i, z) + b_r.  A class scores what its best prototype does; of two
-    classes the first always scores 0 and the second the difference, which is
+    With z the scaled features, prototype r scores
+    :math:`f_r(x) = \langle v_r, z\rangle + b_r`, or with a kernel
+    :math:`f_r(x) = \sum_i t_{ir}\, \kappa(v_i, z) + b_r`.  A class scores what its best prototype
+    does; of two classes the first always scores 0 and the second the difference, which is
     ``decision_function``.  The label is that of the highest score, the first among equals.
 
     Attributes
@@ -57,8 +59,9 @@ class ExportModel:
     n_features : int
     feature_names : tuple of str or None
     scaling : Scaling or None
-        z = (x - shift) * scale, perhaps limited; None means z = x.
-    kernel : {"linear", "rbf", "poly", "sigmoid", "sum"}
+        ``z = (x - shift) * scale``, perhaps limited; None means ``z = x``.
+    kernel : {"linear", "rbf", "poly", "sigmoid", "sum", "each"}
+        "each": prototype number j of a class has the kernel ``terms[j]``.
     gamma, degree, coef0 : float
     vectors : ndarray of shape (R, n_features) or (n_support, n_features)
         Prototypes of a linear kernel, support vectors of others.
@@ -85,7 +88,12 @@ class ExportModel:
     compact : CompactModel or None
         The integers of a model that was fitted into a size (``fit_into``).
     terms : tuple of (weight, Kernel)
-        Of a sum of kernels.
+        Of a sum of kernels, or the kernels of the prototypes of a class.
+
+    See Also
+    --------
+    export_model : Writes it in any format.
+    to_json : Writes it as JSON.
 
     Examples
     --------
@@ -206,8 +214,9 @@ class ExportModel:
     def refuse_sum(self, target: str) -> None:
         """Refuse a sum of kernels in a format that has no such kernel."""
         if self.terms:
+            what = "one kernel per prototype" if self.kernel == EACH else "a sum of kernels"
             raise ValueError(
-                f"model: a sum of kernels cannot be exported to {target}; export it as JSON, or "
+                f"model: {what} cannot be exported to {target}; export it as JSON, or "
                 "train with kernel='linear', 'rbf', 'poly' or 'sigmoid'."
             )
 
@@ -253,6 +262,9 @@ class ExportModel:
     def _prototype_scores(self, Z: np.ndarray) -> np.ndarray:
         if self.coefficients is None:
             return Z @ self.vectors.T + self.intercepts
+        if self.kernel == EACH:
+            kernel, owner = Kernel(EACH, parts=self.terms), self.prototype_class
+            return list_scores(kernel, self.vectors, self.coefficients, self.intercepts, owner, Z)
         if self.terms:
             V = self.vectors
             sum_of_terms = Kernel("sum", parts=self.terms)
@@ -375,6 +387,7 @@ def _dense(vectors: Any) -> np.ndarray:
     return np.asarray(vectors.toarray() if sp.issparse(vectors) else vectors, dtype=np.float64)
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def _statistics(vectors: Any) -> tuple[np.ndarray | None, np.ndarray | None]:
     """Mean and standard deviation of every feature of the support vectors."""
     if vectors is None or vectors.shape[0] < 2 or vectors.shape[1] == 0:

@@ -10,6 +10,7 @@ import numpy as np
 
 from polymargin import __version__
 from polymargin._extras import need
+from polymargin.exceptions import shown
 from polymargin.export.model_record import ExportModel
 from polymargin.export.onnx_graph import GraphBuilder, add_model, label_array
 from polymargin.export.suffixes import write_whole
@@ -58,6 +59,13 @@ def to_onnx(
     -------
     onnx.ModelProto
 
+    See Also
+    --------
+    export_model : Writes any format to a file.
+    export.register_skl2onnx : Pipelines with other steps.
+    to_c : C99.
+    to_json : JSON.
+
     Examples
     --------
     >>> from polymargin import MulticlassSVC, to_onnx
@@ -68,7 +76,7 @@ def to_onnx(
     onnx = need("onnx", "ONNX export", "onnx")
     for name, value in (("dtype", dtype), ("arithmetic", arithmetic)):
         if value not in _DTYPES:
-            raise ValueError(f"{name} must be one of {_DTYPES}, got {value!r}.")
+            raise ValueError(f"{name} must be one of {_DTYPES}, got {shown(value)}.")
     newest = onnx.defs.onnx_opset_version()
     if (
         isinstance(opset, bool)
@@ -76,7 +84,7 @@ def to_onnx(
         or not (_OLDEST_OPSET <= opset <= newest)
     ):
         raise ValueError(
-            f"opset must be an integer from {_OLDEST_OPSET} to {newest}, got {opset!r}."
+            f"opset must be an integer from {_OLDEST_OPSET} to {newest}, got {shown(opset)}."
         )
     record = ExportModel.from_estimator(model)
     graph = GraphBuilder(opset, arithmetic)

@@ -8,7 +8,7 @@ import scipy.linalg
 from polymargin.export.model_record import ExportModel
 from polymargin.problem.kernels import Kernel, squared_norms
 
-__all__ = ["KernelSums", "corrected_coefficients", "quantise_columns"]
+__all__ = ["KernelSums", "changed_classes", "corrected_coefficients", "quantise_columns"]
 
 _RIDGE = 1e-7  # times the mean of kappa(v, v)
 _MOST_WORK = 3e11  # floating point operations, half a minute or less
@@ -93,12 +93,51 @@ class KernelSums:
         norms = squared_norms(self.points), squared_norms(vectors)
         return self.kernel.block(self.points, vectors, *norms)
 
+    @np.errstate(over="ignore", invalid="ignore")
     def cancellation(self) -> float:
         """How much larger the terms of a sum are than what is left of them."""
         return float(((np.abs(self.K) @ np.abs(self.tau)).mean(axis=0) / self.spread).max())
 
+    @np.errstate(over="ignore", invalid="ignore")
     def error(self, tau: np.ndarray, vectors: np.ndarray | None = None) -> float:
         """Error with other coefficients (and vectors), as a share of the spread of the sums."""
         K = self.K if vectors is None else self._values(vectors)
         error = K @ tau - self.sums
         return float((np.sqrt((error**2).mean(axis=0)) / self.spread).max())
+
+
+def changed_classes(
+    record: ExportModel, vectors: np.ndarray, written: tuple[np.ndarray, np.ndarray]
+) -> float:
+    """Share of points whose class changes with the rounded numbers.
+
+    The points are support vectors and middles of two of them: no training rows are needed, and
+    where sums of large terms cancel, what rounding leaves of them shows there.
+
+    Parameters
+    ----------
+    record : ExportModel
+    vectors : ndarray of shape (n_support, n_features)
+        With sqrt(gamma) folded in, before rounding.
+    written : (vectors, coefficients)
+        As the tables have them.
+    """
+    assert record.coefficients is not None
+    rng = np.random.default_rng(0)
+    first, second = rng.integers(0, len(vectors), (2, _SAMPLE))
+    middles = 0.5 * (vectors[first] + vectors[second])
+    rows = np.linspace(0, len(vectors) - 1, min(_SAMPLE, len(vectors))).astype(np.intp)
+    points = np.vstack([vectors[rows], middles])
+    exact = _classes(record, points, vectors, record.coefficients)
+    return float((_classes(record, points, *written) != exact).mean())
+
+
+def _classes(
+    record: ExportModel, points: np.ndarray, vectors: np.ndarray, tau: np.ndarray
+) -> np.ndarray:
+    """Class numbers of points."""
+    norms = squared_norms(points), squared_norms(vectors)
+    scores = _folded_kernel(record).block(points, vectors, *norms) @ tau + record.intercepts
+    if record.is_difference:
+        return (scores[:, 0] > 0.0).astype(np.int64)
+    return np.asarray(record.prototype_class[scores.argmax(axis=1)])

@@ -28,6 +28,10 @@ def register_skl2onnx() -> None:
     ``probabilities`` where the model has them), never a ZipMap.
     The option ``{"arithmetic": "float32"}`` of an estimator leaves out double numbers.  Calling
     it again does no harm.
+
+    See Also
+    --------
+    polymargin.to_onnx : Classifiers and Pipelines with scalers, without skl2onnx.
     """
     skl2onnx = need("skl2onnx", "Conversion of Pipelines", "onnx")
     for estimator in _ESTIMATORS:

@@ -17,7 +17,7 @@ _BINS = 10
 
 @dataclass(eq=False)
 class CalibrationDisplay(ChartDisplay):
-    """Share of right labels against the probability that the model gives them.
+    r"""Share of right labels against the probability that the model gives them.
 
     Parameters
     ----------
@@ -27,7 +27,12 @@ class CalibrationDisplay(ChartDisplay):
     log_loss : float
         Mean of minus the logarithm of the probability of the true label (unknown labels left out).
     error : float
-        Expected calibration error: mean of |accuracy - confidence| over examples.
+        Expected calibration error: mean of :math:`|\text{accuracy} - \text{confidence}|` over
+        examples.
+
+    See Also
+    --------
+    RiskCoverageDisplay : What rejecting doubtful rows buys.
 
     Examples
     --------

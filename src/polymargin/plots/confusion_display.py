@@ -33,6 +33,11 @@ class ConfusionDisplay(Display):
     row_shares : (Q, Q) counts divided by their row; nan in rows of classes without examples.
     ax_, figure_ : matplotlib axes and figure, after ``plot``.
 
+    See Also
+    --------
+    MarginDistributionDisplay : How clearly examples are classified.
+    polymargin.write_report : A page with both.
+
     Examples
     --------
     >>> from polymargin.plots import ConfusionDisplay

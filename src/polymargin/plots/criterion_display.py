@@ -23,7 +23,7 @@ _AROUND = 30.0  # the surface reaches at least this factor beyond the chosen poi
 
 @dataclass(eq=False)
 class CriterionDisplay(Display):
-    """The bound (28) over C and gamma with the points that a search visited.
+    """The radius-margin bound over C and gamma with the points that a search visited.
 
     Parameters
     ----------
@@ -36,6 +36,10 @@ class CriterionDisplay(Display):
     chosen : (C, gamma) of the tuned machine.
     n_examples : int
         Examples behind the surface (a part of them where there are many).
+
+    See Also
+    --------
+    polymargin.tune_radius_margin : The search that it draws.
 
     Examples
     --------

@@ -15,6 +15,7 @@ from polymargin.estimators.inspection import (
     input_names,
     margin_target,
 )
+from polymargin.exceptions import shown
 from polymargin.plots.chart import Display
 from polymargin.plots.planes import Plane, find_plane
 from polymargin.plots.style import BLACK, axes_of, class_colours, class_markers, short
@@ -59,6 +60,11 @@ class DecisionRegionDisplay(Display):
     Attributes
     ----------
     ax_, figure_ : matplotlib axes and figure, after ``plot``.
+
+    See Also
+    --------
+    PrototypeImagesDisplay : Prototypes of images.
+    polymargin.certified_radius : The distance to a border.
 
     Notes
     -----
@@ -140,7 +146,7 @@ class DecisionRegionDisplay(Display):
         parts = dissect(estimator)
         X, y = _some(check_rows(X, y), y)
         if isinstance(resolution, bool) or not isinstance(resolution, int) or resolution < 2:
-            raise ValueError(f"resolution must be an integer >= 2, got {resolution!r}.")
+            raise ValueError(f"resolution must be an integer >= 2, got {shown(resolution)}.")
         labels = parts.last.classes_
         own = np.full(X.shape[0], -1) if y is None else encode_labels(labels, y)
         names = input_names(parts.whole, X, feature_names)

@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from polymargin.estimators.inspection import dissect
+from polymargin.exceptions import shown
 from polymargin.plots.chart import Chart, Curve, Display, Rule, draw_chart
 from polymargin.plots.style import axes_of
 
@@ -38,6 +39,11 @@ class HistoryDisplay(Display):
         What there is to draw, of "objective", "energy", "gap" and "temperature".
     axes_ : (m,) matplotlib axes, one per quantity, after ``plot``; ``ax_`` is the first.
     figure_ : matplotlib figure.
+
+    See Also
+    --------
+    polymargin.FitMonitor : Records a value of your own.
+    polymargin.Certificate : How far a finished fit is from the best.
 
     Examples
     --------
@@ -121,7 +127,7 @@ class HistoryDisplay(Display):
     ) -> HistoryDisplay:
         """Draw into ``ax`` (new axes if None); ``axes_``, ``ax_`` and ``figure_`` hold them."""
         if x not in (None, *_AXES):
-            raise ValueError(f"x must be 'seconds' or 'iteration', got {x!r}.")
+            raise ValueError(f"x must be 'seconds' or 'iteration', got {shown(x)}.")
         if x == "seconds" and self.seconds is None:
             raise ValueError("x='seconds': a loaded model does not know them; use 'iteration'.")
         chosen = self._chosen(quantities)
@@ -143,7 +149,7 @@ class HistoryDisplay(Display):
         has |= {name for name in ("energy", "temperature") if getattr(self, name) is not None}
         for name in chosen:
             if name not in has:
-                raise ValueError(f"quantities must be among {sorted(has)} here, got {name!r}.")
+                raise ValueError(f"quantities must be among {sorted(has)} here, got {shown(name)}.")
         if not chosen:
             raise ValueError("quantities is empty; name at least one.")
         return chosen

@@ -26,7 +26,7 @@ _TAIL = 0.002  # share of the examples on each side that may fall into the outer
 
 @dataclass(eq=False)
 class MarginDistributionDisplay(Display):
-    """Histogram of f_y - max_{r != y} f_r: how clearly examples are classified.
+    r"""Histogram of :math:`f_y - \max_{r \ne y} f_r`: how clearly examples are classified.
 
     A negative margin is a wrong label.  A margin below ``target`` is paid for in training: the
     slack region.
@@ -41,8 +41,13 @@ class MarginDistributionDisplay(Display):
     Attributes
     ----------
     n_wrong, n_slack, n_clear, n_unknown : int
-        Examples with margin <= 0, between 0 and the target, at or above it; without a margin.
+        Examples with margin at most 0, between 0 and the target, at or above it; without a margin.
     ax_, figure_ : matplotlib axes and figure, after ``plot``.
+
+    See Also
+    --------
+    ConfusionDisplay : Which class is taken for which.
+    PairMarginsDisplay : Geometrical margins between classes.
 
     Examples
     --------

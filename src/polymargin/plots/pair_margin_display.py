@@ -25,6 +25,11 @@ class PairMarginsDisplay(Display):
         none.
     errors : int
         Examples that are not classified correctly and not counted.
+
+    See Also
+    --------
+    polymargin.margin_record : The margins as numbers.
+    SlackDistributionDisplay : Losses of examples.
     """
 
     classes: np.ndarray
@@ -89,6 +94,11 @@ class SlackDistributionDisplay(ChartDisplay):
     ----------
     losses : (n,) the machine's loss of every example.
     margins : (n,) score of the own class minus the best of the others.
+
+    See Also
+    --------
+    polymargin.margin_record : The losses as numbers.
+    PairMarginsDisplay : Margins between classes.
     """
 
     losses: np.ndarray

@@ -27,6 +27,10 @@ class RegularizationPathDisplay(ChartDisplay):
     solved : (m,) bool, False for certified mixtures of two solved points.
     tol : float
 
+    See Also
+    --------
+    polymargin.regularization_path : The path that it draws.
+
     Examples
     --------
     >>> from polymargin.plots import RegularizationPathDisplay

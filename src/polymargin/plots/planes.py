@@ -17,6 +17,7 @@ from polymargin.estimators.inspection import (
     rows_of,
     two_columns,
 )
+from polymargin.exceptions import shown
 from polymargin.problem.scoring import class_maxima
 
 __all__ = ["Plane", "find_plane", "holds_numbers"]
@@ -240,7 +241,7 @@ class Projection(Plane):
 def find_plane(parts: Parts, X: Any, names: list[str], features: Any, projection: str) -> Plane:
     """The plane that was asked for; a refusal names the argument."""
     if projection not in _PROJECTIONS:
-        raise ValueError(f"projection must be one of {_PROJECTIONS}, got {projection!r}.")
+        raise ValueError(f"projection must be one of {_PROJECTIONS}, got {shown(projection)}.")
     d = X.shape[1]
     if features is not None:
         return FeaturePair(parts, X, names, _pair(features, names))
@@ -256,7 +257,7 @@ def find_plane(parts: Parts, X: Any, names: list[str], features: Any, projection
 def _pair(features: Any, names: list[str]) -> tuple[int, int]:
     wanted = list(features) if not isinstance(features, str) else [features]
     if len(wanted) != 2:
-        raise ValueError(f"features must be two names or numbers, got {features!r}.")
+        raise ValueError(f"features must be two names or numbers, got {shown(features)}.")
     found = []
     for one in wanted:
         if isinstance(one, str):
@@ -268,7 +269,7 @@ def _pair(features: Any, names: list[str]) -> tuple[int, int]:
         else:
             raise ValueError(f"features: {one!r} is not a number from 0 to {len(names) - 1}.")
     if found[0] == found[1]:
-        raise ValueError(f"features must be two different ones, got {features!r}.")
+        raise ValueError(f"features must be two different ones, got {shown(features)}.")
     return found[0], found[1]
 
 

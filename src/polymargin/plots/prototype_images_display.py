@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from polymargin.estimators.inspection import Parts, dissect, prototypes_of
+from polymargin.exceptions import shown
 from polymargin.plots.chart import Display
 from polymargin.plots.style import GREY, ORANGE, axes_of, short
 
@@ -31,7 +32,7 @@ def image_shape(n_features: int, shape: Any = None) -> tuple[int, int]:
     try:
         rows, columns = (int(length) for length in shape)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"shape must be (rows, columns), got {shape!r}.") from error
+        raise ValueError(f"shape must be (rows, columns), got {shown(shape)}.") from error
     if rows < 1 or columns < 1 or rows * columns != n_features:
         raise ValueError(
             f"shape={(rows, columns)} has {rows * columns} pixels, but the model has {n_features} "
@@ -59,6 +60,11 @@ class PrototypeImagesDisplay(Display):
     Attributes
     ----------
     ax_, figure_ : matplotlib axes and figure, after ``plot``.
+
+    See Also
+    --------
+    DecisionRegionDisplay : Where which class wins.
+    polymargin.prototype_table : Prototypes by their largest weights.
 
     Examples
     --------
@@ -120,7 +126,7 @@ class PrototypeImagesDisplay(Display):
     def plot(self, ax: Any = None, *, scale: str = "each") -> PrototypeImagesDisplay:
         """Draw into ``ax`` (new axes if None); ``ax_`` and ``figure_`` hold them."""
         if scale not in _SCALES:
-            raise ValueError(f"scale must be one of {_SCALES}, got {scale!r}.")
+            raise ValueError(f"scale must be one of {_SCALES}, got {shown(scale)}.")
         is_new = ax is None
         ax = axes_of(ax)
         rows = self.layout()

@@ -27,6 +27,11 @@ class RiskCoverageDisplay(ChartDisplay):
     n : int
         Number of examples.
 
+    See Also
+    --------
+    polymargin.risk_coverage : The curve as numbers.
+    CalibrationDisplay : Whether probabilities can be believed.
+
     Examples
     --------
     >>> from polymargin.plots import RiskCoverageDisplay

@@ -28,6 +28,10 @@ class SizeAccuracyDisplay(ChartDisplay):
     chosen : int
         Place of the size that was chosen.
 
+    See Also
+    --------
+    polymargin.MultiPrototypeSVCCV : The search that it draws.
+
     Examples
     --------
     >>> from polymargin.plots import SizeAccuracyDisplay

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from polymargin.exceptions import shown
+
 __all__ = ["PRESETS", "Annealing", "Schedule", "find_annealing"]
 
 _COLDEST = 0.01  # final temperature in units of C where none is given
@@ -28,12 +30,15 @@ class Schedule(NamedTuple):
 
 
 class Annealing(BaseEstimator):
-    """Temperature law and what happens between two draws of the assignments.
+    r"""Temperature law and what happens between two draws of the assignments.
 
     At temperature T every example i is assigned to prototype s of its class with probability
-    proportional to ``n_s**-balance exp(-C (xi_i^s - min_r xi_i^r) / T)``, n_s the weight of the
-    examples that s has at present ((3.5) for balance 0); T falls by the factor ``1 - cooling`` from
-    draw to draw.
+    proportional to
+
+    .. math:: n_s^{-\text{balance}} \exp\bigl(-C (\xi_i^s - \min_r \xi_i^r) / T\bigr),
+
+    :math:`n_s` the weight of the examples that s has at present ((3.5) for balance 0); T falls by
+    the factor ``1 - cooling`` from draw to draw.
 
     Parameters
     ----------
@@ -52,6 +57,10 @@ class Annealing(BaseEstimator):
     balance : float >= 0, default=1.0
         How much prototypes with few examples are preferred, so that fewer of them die; 0 is the
         published law.
+
+    See Also
+    --------
+    MultiPrototypeSVC : Takes it as ``annealing``.
 
     References
     ----------
@@ -107,24 +116,27 @@ class Annealing(BaseEstimator):
         _check_positive("initial_temperature", self.initial_temperature)
         _check_positive("cooling", self.cooling)
         if self.cooling >= 1:
-            raise ValueError(f"annealing: cooling must be in (0, 1), got {self.cooling!r}.")
+            raise ValueError(f"annealing: cooling must be in (0, 1), got {shown(self.cooling)}.")
         if self.final_temperature is not None:
             _check_positive("final_temperature", self.final_temperature)
         sweeps = self.sweeps
         is_count = isinstance(sweeps, numbers.Integral) and not isinstance(sweeps, bool)
         if not (is_count and int(sweeps) >= 1) and sweeps != "descent":
             raise ValueError(
-                f"annealing: sweeps must be an integer >= 1 or 'descent', got {sweeps!r}."
+                f"annealing: sweeps must be an integer >= 1 or 'descent', got {shown(sweeps)}."
             )
         if self.restoration not in ("transfer", "zeroing"):
             raise ValueError(
-                f"annealing: restoration must be 'transfer' or 'zeroing', got {self.restoration!r}."
+                f"annealing: restoration must be 'transfer' or 'zeroing', got "
+                f"{shown(self.restoration)}."
             )
         if self.units not in ("C", "absolute"):
-            raise ValueError(f"annealing: units must be 'C' or 'absolute', got {self.units!r}.")
+            raise ValueError(
+                f"annealing: units must be 'C' or 'absolute', got {shown(self.units)}."
+            )
         if not (_is_number(self.balance) and 0.0 <= float(self.balance) < np.inf):
             raise ValueError(
-                f"annealing: balance must be a finite number >= 0, got {self.balance!r}."
+                f"annealing: balance must be a finite number >= 0, got {shown(self.balance)}."
             )
 
 
@@ -134,7 +146,7 @@ def _is_number(value: Any) -> bool:
 
 def _check_positive(name: str, value: Any) -> None:
     if not (_is_number(value) and 0.0 < float(value) < np.inf):
-        raise ValueError(f"annealing: {name} must be a finite number > 0, got {value!r}.")
+        raise ValueError(f"annealing: {name} must be a finite number > 0, got {shown(value)}.")
 
 
 PRESETS: dict[str, Annealing] = {
@@ -153,6 +165,6 @@ def find_annealing(annealing: Any) -> Annealing:
         return annealing
     if not isinstance(annealing, str) or annealing not in PRESETS:
         raise ValueError(
-            f"annealing must be one of {sorted(PRESETS)} or an Annealing, got {annealing!r}."
+            f"annealing must be one of {sorted(PRESETS)} or an Annealing, got {shown(annealing)}."
         )
     return PRESETS[annealing]

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from polymargin.exceptions import in_one_line, shown
 from polymargin.problem.machines import Machine
 
 __all__ = ["check_costs", "check_costs_allowed", "extra_margins"]
@@ -25,7 +26,7 @@ def check_costs(cost_matrix: Any, classes: np.ndarray) -> np.ndarray:
         costs = np.array(cost_matrix, dtype=np.float64)
     except (TypeError, ValueError):
         raise ValueError(
-            f"cost_matrix must be a square array of numbers, got {cost_matrix!r}."
+            f"cost_matrix must be a square array of numbers, got {shown(cost_matrix)}."
         ) from None
     Q = len(classes)
     if costs.shape != (Q, Q):
@@ -76,5 +77,5 @@ def extra_margins(
 
 
 def _some(classes: np.ndarray) -> str:
-    names = [str(name) for name in classes.tolist()]
+    names = [in_one_line(str(name)) for name in classes.tolist()]
     return ", ".join(names if len(names) <= 6 else [*names[:5], f"... ({len(names)} in all)"])

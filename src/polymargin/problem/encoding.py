@@ -9,7 +9,10 @@ import numpy as np
 from sklearn.utils import compute_class_weight
 from sklearn.utils.validation import _check_sample_weight
 
-__all__ = ["Encoding", "encode", "encode_known"]
+from polymargin.exceptions import shown
+from polymargin.problem.plain_labels import refuse_masked
+
+__all__ = ["Encoding", "encode", "encode_known", "sample_weights", "weights_times"]
 
 
 class Encoding(NamedTuple):
@@ -33,9 +36,7 @@ def encode(y: np.ndarray, sample_weight: Any, class_weight: Any) -> Encoding:
     """
     weight = np.ones(len(y))
     if sample_weight is not None:
-        weight = _check_sample_weight(sample_weight, y, dtype=np.float64)
-        if (weight < 0).any():
-            raise ValueError("sample_weight must not be negative; drop those examples instead.")
+        weight = sample_weights(sample_weight, y)
     factor = _class_factors(y, class_weight)
     kept = np.flatnonzero((weight > 0) & (factor > 0))
     if not len(kept):
@@ -51,9 +52,23 @@ def encode(y: np.ndarray, sample_weight: Any, class_weight: Any) -> Encoding:
         raise ValueError(f"y has {len(classes)} classes; at most 32767 are supported.")
     weight, factor = weight[kept], factor[kept]
     if isinstance(class_weight, str):
+        factor = _balanced(label, weight, len(classes))
+    with np.errstate(over="ignore", under="ignore"):
+        weighted = weight * factor
+    return Encoding(kept, classes, label.astype(np.int64), weight, weighted)
+
+
+def _balanced(label: np.ndarray, weight: np.ndarray, n_classes: int) -> np.ndarray:
+    """Factors that give all classes the same weight, for every example."""
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         mass = np.bincount(label, weights=weight)
-        factor = (mass.sum() / (len(classes) * mass))[label]
-    return Encoding(kept, classes, label.astype(np.int64), weight, weight * factor)
+        factor = mass.sum() / (n_classes * mass)
+    if not np.isfinite(factor).all():
+        raise ValueError(
+            f"sample_weight: no double holds what class_weight='balanced' makes of classes whose "
+            f"weights are {mass.min():.3g} and {mass.max():.3g}; scale the weights."
+        )
+    return np.asarray(factor[label])
 
 
 def encode_known(
@@ -72,9 +87,7 @@ def encode_known(
         )
     weight = np.ones(len(y))
     if sample_weight is not None:
-        weight = _check_sample_weight(sample_weight, y, dtype=np.float64)
-        if (weight < 0).any():
-            raise ValueError("sample_weight must not be negative; drop those examples instead.")
+        weight = sample_weights(sample_weight, y)
     if isinstance(class_weight, str):
         raise ValueError(
             f"class_weight={class_weight!r} needs all data at once; give a dict for partial_fit."
@@ -86,14 +99,45 @@ def encode_known(
     return kept, place[kept].astype(np.int64), weight[kept]
 
 
+def weights_times(C: float, weighted: np.ndarray) -> np.ndarray:
+    """C_i of every example, finite."""
+    with np.errstate(over="ignore", under="ignore"):
+        cap = C * weighted
+    if np.isinf(cap).any():
+        raise ValueError("C: C times sample_weight overflows; use a smaller C.")
+    return cap
+
+
+def sample_weights(sample_weight: Any, y: np.ndarray) -> np.ndarray:
+    """(n,) weights as given, or ones; refused where they are no weights of these examples."""
+    refuse_masked("sample_weight", sample_weight)
+    try:
+        weight = _check_sample_weight(sample_weight, y, dtype=np.float64)
+    except OverflowError:
+        raise ValueError("sample_weight: a weight is too large for double precision.") from None
+    except ValueError as error:
+        text = str(error)
+        raise ValueError(text if "sample_weight" in text else f"sample_weight: {text}") from None
+    if (weight < 0).any():
+        raise ValueError("sample_weight must not be negative; drop those examples instead.")
+    return np.asarray(weight)
+
+
 def _class_factors(y: np.ndarray, class_weight: Any) -> np.ndarray:
     """The class weight of every example; "balanced" waits until the classes are known."""
     if class_weight is None or (isinstance(class_weight, str) and class_weight == "balanced"):
         return np.ones(len(y))
     if not isinstance(class_weight, Mapping):
-        raise ValueError(f"class_weight must be a dict, 'balanced' or None, got {class_weight!r}.")
+        raise ValueError(
+            f"class_weight must be a dict, 'balanced' or None, got {shown(class_weight)}."
+        )
     classes, label = np.unique(y, return_inverse=True)
-    factors = compute_class_weight(dict(class_weight), classes=classes, y=y)
+    try:
+        factors = compute_class_weight(dict(class_weight), classes=classes, y=y)
+    except OverflowError:
+        raise ValueError("class_weight: a weight is too large for double precision.") from None
     if not (factors >= 0).all():
-        raise ValueError("class_weight must not be negative; drop the class instead.")
+        raise ValueError(
+            "class_weight must hold numbers that are not negative; drop the class instead."
+        )
     return np.asarray(factors)[label]

@@ -14,12 +14,14 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.cluster import KMeans
 
-from polymargin.exceptions import warn_user
+from polymargin.exceptions import shown, warn_user
 
 __all__ = ["count_distinct", "count_prototypes", "initial_assignment", "row_keys"]
 
 _KMEANS_ROWS = 5000  # distinct rows of a class that k-means looks at
 _KMEANS_PASSES = 20
+_SQUARES_FIT = (1e-15, 1e15)  # the largest number of rows whose distances float32 can hold
+_MOST = 2**31  # prototypes of a class that are told from more: no data have as many rows
 
 
 def count_distinct(keys: np.ndarray, label: np.ndarray) -> np.ndarray:
@@ -56,8 +58,11 @@ def count_prototypes(
             )
     for count in wanted:
         if isinstance(count, bool) or not isinstance(count, numbers.Integral) or count < 1:
-            raise ValueError(f"n_prototypes must be an integer >= 1 (or several), got {count!r}.")
-    counts = np.array([int(count) for count in wanted], dtype=np.int64)
+            raise ValueError(
+                f"n_prototypes must be an integer >= 1 (or several), got {shown(count)}."
+            )
+    # more than there are rows is cut below; numbers beyond 64 bits are cut here
+    counts = np.array([min(int(count), _MOST) for count in wanted], dtype=np.int64)
     if present is not None and (counts > present).any():
         short = np.flatnonzero(counts > present)
         c = int(short[0])
@@ -107,7 +112,7 @@ def initial_assignment(
     if init not in ("auto", "random", "kmeans"):
         raise ValueError(
             "init must be 'auto', 'random', 'kmeans', an array of prototype numbers or an array "
-            f"of prototypes, got {init!r}."
+            f"of prototypes, got {shown(init)}."
         )
     if init == "kmeans" and not is_vectors:
         raise ValueError(
@@ -133,9 +138,20 @@ def initial_assignment(
     return own
 
 
+_HEAVIEST = 1e30
+
+
 def row_keys(X: Any) -> np.ndarray:
     """A number per row, equal for equal rows: the same products summed in the same order."""
     direction = np.random.default_rng(0).standard_normal(X.shape[1])
+    with np.errstate(over="ignore", invalid="ignore"):
+        keys = _products(X, direction)
+        if np.isfinite(keys).all():
+            return keys
+        return _products(X, direction * 2.0**-100)
+
+
+def _products(X: Any, direction: np.ndarray) -> np.ndarray:
     if sp.issparse(X):
         return np.asarray(X.astype(np.float64) @ direction)
     keys = np.empty(X.shape[0])
@@ -147,11 +163,23 @@ def row_keys(X: Any) -> np.ndarray:
 
 def _cluster(rows: Any, mass: np.ndarray, q: int, rng: np.random.Generator) -> np.ndarray:
     """Clusters of a class by k-means on at most ``_KMEANS_ROWS`` of its distinct rows."""
+    rows = _of_moderate_size(rows)
+    if not 1.0 / _HEAVIEST < mass.max() < _HEAVIEST:  # k-means casts them to the type of the rows
+        mass = np.maximum(mass / mass.max(), 1.0 / _HEAVIEST)
     means = KMeans(q, n_init=1, max_iter=_KMEANS_PASSES, random_state=int(rng.integers(2**31 - 1)))
     if rows.shape[0] <= _KMEANS_ROWS:
         return np.asarray(means.fit(rows, sample_weight=mass).labels_)
     some = np.sort(rng.choice(rows.shape[0], _KMEANS_ROWS, replace=False))
     return np.asarray(means.fit(rows[some], sample_weight=mass[some]).predict(rows))
+
+
+def _of_moderate_size(rows: Any) -> Any:
+    """The rows, divided by a power of two where squares of their numbers leave the range."""
+    values = rows.data if sp.issparse(rows) else rows
+    largest = float(np.abs(values).max(initial=0.0))
+    if largest == 0.0 or _SQUARES_FIT[0] < largest < _SQUARES_FIT[1]:
+        return rows
+    return rows.astype(np.float64) * 2.0 ** -np.frexp(largest)[1]
 
 
 def _checked(given: np.ndarray, label: np.ndarray, first: np.ndarray) -> np.ndarray:

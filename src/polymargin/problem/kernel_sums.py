@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from polymargin.exceptions import shown
 from polymargin.problem.kernels import KERNELS, Kernel, resolve_gamma
 from polymargin.problem.validation import check_number
 
@@ -44,7 +45,7 @@ def read_entries(kernel: Any) -> list[SumEntry]:
     entries = [_entry(one, isinstance(kernel, Mapping)) for one in written]
     if not any(entry.weight for entry in entries):
         raise ValueError(
-            f"kernel: a sum of kernels needs a weight > 0, got {kernel!r}; write "
+            f"kernel: a sum of kernels needs a weight > 0, got {shown(kernel)}; write "
             "{'linear': 0.3, 'rbf': 0.7}."
         )
     return entries
@@ -54,12 +55,12 @@ def _entry(one: Any, is_pair: bool) -> SumEntry:
     parts = (one[0], *_split(one[1])) if is_pair else one
     if not isinstance(parts, tuple | list) or len(parts) != 3:
         raise ValueError(
-            f"kernel: a list names a sum by (name, parameters, weight), got {one!r}; write "
+            f"kernel: a list names a sum by (name, parameters, weight), got {shown(one)}; write "
             "('rbf', {'gamma': 0.1}, 0.7)."
         )
     name, parameters, weight = parts
     if not isinstance(name, str) or name not in KERNELS:
-        raise ValueError(f"kernel: a sum is made of {list(KERNELS)}, got {name!r}.")
+        raise ValueError(f"kernel: a sum is made of {list(KERNELS)}, got {shown(name)}.")
     check_number(f"kernel: the weight of {name!r}", weight, at_least=0.0)
     return SumEntry(name, _checked(name, parameters), float(weight))
 
@@ -77,7 +78,7 @@ def _checked(name: str, parameters: Any) -> dict[str, Any]:
     if not isinstance(parameters, Mapping) or not all(key in known for key in parameters):
         raise ValueError(
             f"kernel: parameters of {name!r} in a sum are a dict of {list(known)}, "
-            f"got {parameters!r}."
+            f"got {shown(parameters)}."
         )
     if "degree" in parameters:
         check_number(f"kernel: degree of {name!r}", parameters["degree"], above=0.0)

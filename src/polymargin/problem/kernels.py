@@ -12,7 +12,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from polymargin.compiled.gaussian import gaussian_in_place
+from polymargin.exceptions import NoScoresError, shown
+
 __all__ = [
+    "EACH",
     "IN_PLACE",
     "KERNELS",
     "Kernel",
@@ -26,6 +30,8 @@ __all__ = [
 Block = np.ndarray
 
 _LONG_ROW = 128
+EACH = "each"
+"""Name of a list of kernels, one per prototype of a class (see ``own_kernel_lists``)."""
 IN_PLACE = 250_000
 """Multiplications that OpenBLAS does without packing its operands first (its limit: a million)."""
 
@@ -45,7 +51,8 @@ def squared_norms(X: Any) -> np.ndarray:
             ends = X.indptr[start : start + step + 1]
             data = X.data[ends[0] : ends[-1]].astype(np.float64)
             owner = np.repeat(np.arange(len(ends) - 1), np.diff(ends))
-            norms[start : start + step] = np.bincount(owner, data * data, len(ends) - 1)
+            with np.errstate(all="ignore"):  # who asks will see what overflowed
+                norms[start : start + step] = np.bincount(owner, data * data, len(ends) - 1)
         return norms
     norms = np.empty(X.shape[0])
     step = 4096 if X.dtype != np.float64 else max(X.shape[0], 1)
@@ -76,9 +83,10 @@ def dense_scores(W: np.ndarray, X: np.ndarray) -> np.ndarray:
 def scaled(X: Any, factor: Any) -> Any:
     """X times a number, or every column of X times its own, in float64."""
     X = X.astype(np.float64)
-    if sp.issparse(X) and np.ndim(factor):
-        return sp.csr_matrix(X.multiply(np.asarray(factor)[None, :]))
-    return X * factor
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # callers look
+        if sp.issparse(X) and np.ndim(factor):
+            return sp.csr_matrix(X.multiply(np.asarray(factor)[None, :]))
+        return X * factor
 
 
 def _inner_products(A: Any, B: Any) -> Block:
@@ -97,13 +105,8 @@ def _rbf(kernel: Kernel, A: Any, B: Any, a: np.ndarray, b: np.ndarray) -> Block:
         A, B = scaled(A, factor), scaled(B, factor)
         gamma, a, b = 1.0, squared_norms(A), squared_norms(B)
         A, B = A.astype(dtype, copy=False), B.astype(dtype, copy=False)
-    G = _inner_products(A, B)
-    dtype = G.dtype
-    G *= dtype.type(2.0 * gamma)
-    G -= (gamma * a).astype(dtype)[:, None]
-    G -= (gamma * b).astype(dtype)[None, :]
-    np.minimum(G, 0.0, out=G)
-    return np.exp(G, out=G)
+    G = np.ascontiguousarray(_inner_products(A, B))
+    return gaussian_in_place(G, 2.0 * gamma, gamma * a, gamma * b)
 
 
 def _poly(kernel: Kernel, A: Any, B: Any, a: np.ndarray, b: np.ndarray) -> Block:
@@ -111,7 +114,7 @@ def _poly(kernel: Kernel, A: Any, B: Any, a: np.ndarray, b: np.ndarray) -> Block
     G *= G.dtype.type(kernel.gamma)
     G += G.dtype.type(kernel.coef0)
     if not float(kernel.degree).is_integer() and G.size and G.min() < 0.0:
-        raise ValueError(
+        raise NoScoresError(
             f"degree: gamma <x, z> + coef0 is negative for some rows of X, so its power "
             f"{kernel.degree:g} is not a number; use a whole degree, or a larger coef0."
         )
@@ -205,6 +208,8 @@ class Kernel:
 
         For "precomputed", A is the block of rows and B the column numbers.
         """
+        if self.name == EACH:
+            raise _no_common_values()
         if self.name == "precomputed":
             # in float64 (and a copy) where something is added: given numbers must not be rounded
             G = A[:, B].astype(np.float64) if self.offset else A[:, B]
@@ -235,6 +240,8 @@ class Kernel:
 
     def diagonal(self, X: Any, norms: np.ndarray | None) -> np.ndarray:
         """kappa(x_i, x_i) + offset for every row, in float64."""
+        if self.name == EACH:
+            raise _no_common_values()
         if self.name == "precomputed":
             values = np.asarray(X.diagonal(), dtype=np.float64)
         elif self.function is not None:
@@ -252,6 +259,13 @@ class Kernel:
         return values + self.offset
 
 
+def _no_common_values() -> ValueError:
+    return ValueError(
+        "kernel: a list gives every prototype of a class a kernel of its own, which this function "
+        "does not know; use one kernel for all prototypes."
+    )
+
+
 def resolve_gamma(gamma: Any, X: Any, weight: np.ndarray | None = None) -> Any:
     """The number behind "scale" (1 / (d var X), rows counted by weight) and "auto" (1 / d).
 
@@ -259,17 +273,16 @@ def resolve_gamma(gamma: Any, X: Any, weight: np.ndarray | None = None) -> Any:
     """
     if isinstance(gamma, str):
         if gamma == "scale":
-            variance = _variance(X, weight)
-            return 1.0 / (X.shape[1] * variance) if variance > 0 else 1.0
+            return _inverse_variance(X, weight)
         if gamma == "auto":
             return 1.0 / X.shape[1]
-        raise ValueError(f"gamma must be > 0, 'scale' or 'auto', got {gamma!r}.")
+        raise ValueError(f"gamma must be > 0, 'scale' or 'auto', got {shown(gamma)}.")
     try:
         widths = np.array(gamma, dtype=np.float64)
     except (TypeError, ValueError):
-        raise ValueError(f"gamma must be > 0, 'scale' or 'auto', got {gamma!r}.") from None
+        raise ValueError(f"gamma must be > 0, 'scale' or 'auto', got {shown(gamma)}.") from None
     if not (np.isfinite(widths).all() and (widths > 0.0).all()):
-        raise ValueError(f"gamma must be a finite number > 0 (each width too), got {gamma!r}.")
+        raise ValueError(f"gamma must be a finite number > 0 (each width too), got {shown(gamma)}.")
     if widths.ndim == 0:
         return float(widths)
     if widths.shape != (X.shape[1],):
@@ -278,6 +291,21 @@ def resolve_gamma(gamma: Any, X: Any, weight: np.ndarray | None = None) -> Any:
             f"got shape {widths.shape}."
         )
     return widths
+
+
+def _inverse_variance(X: Any, weight: np.ndarray | None) -> float:
+    """1 / (d var X), or 1 where all entries are equal."""
+    with np.errstate(all="ignore"):
+        variance = _variance(X, weight)
+        if variance == 0.0:
+            return 1.0
+        gamma = float(np.float64(1.0) / (X.shape[1] * np.float64(variance)))
+    if not 0.0 < gamma < np.inf:
+        raise ValueError(
+            f"X: gamma='scale' is 1 / (n_features * variance of X), and no double holds that of a "
+            f"variance of {variance:.3g}; scale the features of X, or give gamma as a number."
+        )
+    return gamma
 
 
 def _variance(X: Any, weight: np.ndarray | None) -> float:

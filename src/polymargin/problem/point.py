@@ -45,8 +45,8 @@ class DualPoint:
     @classmethod
     def zero(cls, problem: Problem) -> DualPoint:
         """The point without weight."""
-        nobody = np.empty(0, dtype=np.int64)
-        return cls(nobody, np.empty((0, problem.n_prototypes)), nobody)
+        none = np.empty(0, dtype=np.int64)
+        return cls(none, np.empty((0, problem.n_prototypes)), none)
 
     @classmethod
     def from_dense(cls, problem: Problem, V: np.ndarray, b: np.ndarray | None = None) -> DualPoint:
@@ -82,14 +82,8 @@ class DualPoint:
 
     def clipped(self, problem: Problem) -> DualPoint:
         """Scaled (shared slacks) or clipped (a slack each) into the caps, row by row."""
-        machine, cap = problem.machine, problem.cap[self.support][:, None]
-        if machine.p == 2 or problem.is_hard:
-            return self
-        if machine.K3:
-            total = np.abs(self.V).sum(axis=1, keepdims=True)
-            return replace(self, V=self.V * np.minimum(1.0, cap / np.maximum(total, 1e-300)))
-        rival, mine = machine.shares
-        return replace(self, V=np.clip(self.V, -rival * cap, mine * cap))
+        cap = problem.cap[self.support]
+        return replace(self, V=problem.machine.feasible(self.V, self.own, cap))
 
     def balanced(self, problem: Problem) -> DualPoint:
         """Column sums of the coefficients made zero by lowering (free intercept, 19.4)."""

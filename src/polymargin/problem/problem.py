@@ -1,6 +1,6 @@
 """Problem: the checked, encoded, weighted training problem, all that solvers and judge see.
 
-A problem is frozen: whoever needs another one makes a copy (``Problem.changed``).
+A problem is frozen: code that needs another one makes a copy (``Problem.changed``).
 """
 
 from __future__ import annotations

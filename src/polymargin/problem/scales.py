@@ -26,6 +26,11 @@ _USUAL = 2.0**40
 size are not copied."""
 _LARGEST_WEIGHT = 1e100
 """Largest C_i K_jj: its cube and the sums of its square are still finite."""
+_SMALLEST_CAP = 1e-307
+"""Smallest C_i of a quadratic loss, which divides by it."""
+_LARGEST_EXPONENT = {"rbf": 15, "sigmoid": 300}
+"""Decimal logarithm of the largest gamma ||x||^2.  A Gaussian kernel subtracts numbers of that
+size: beyond it the value of a row and itself is 0 or 1 by chance.  Products need to be finite."""
 _VANISHING = 1e-16
 """Features that add less than this part to the constant of an intercept are lost in rounding."""
 
@@ -61,8 +66,11 @@ def in_units(problem: Problem, unit: float) -> Problem:
     X = problem.X
     for divisor in divisors:
         X = _divided(X, divisor)
-    cap = problem.cap * unit * unit
-    return replace(problem, X=X, kernel=kernel, cap=cap)
+    with np.errstate(under="ignore"):
+        cap = problem.cap * unit * unit
+    changed = replace(problem, X=X, kernel=kernel, cap=cap)
+    _check_caps(changed)
+    return changed
 
 
 def _divided(X: Any, unit: float) -> Any:
@@ -76,10 +84,10 @@ def check_scales(problem: Problem) -> None:
     """Refuse kernels and weights whose products no double can hold."""
     largest = float(problem.diagonal.max(initial=0.0))
     caps = problem.cap
+    _check_widths(problem)
     if problem.norms is not None and not problem.norms.any() and _has_entries(problem.X):
         raise ValueError("X: the squares of its values vanish in double precision; scale X up.")
-    if not (caps > 0.0).all():
-        raise ValueError("C: C times sample_weight vanishes in double precision; use a larger C.")
+    _check_caps(problem)
     if problem.is_hard:
         _check_features(problem)
     elif largest > 0.0 and np.log10(caps.max()) + np.log10(largest) > np.log10(_LARGEST_WEIGHT):
@@ -88,6 +96,31 @@ def check_scales(problem: Problem) -> None:
             f"{caps.max():.3g}, is above {_LARGEST_WEIGHT:g}; scale the features down, or use a "
             "smaller C (np.inf for the hard margin)."
         )
+
+
+def _check_caps(problem: Problem) -> None:
+    """Refuse weights that vanish, or whose inverse overflows where the loss needs it."""
+    least = float(problem.cap.min())
+    if not least > (_SMALLEST_CAP if problem.machine.p == 2 else 0.0):
+        raise ValueError("C: C times sample_weight vanishes in double precision; use a larger C.")
+
+
+def _check_widths(problem: Problem) -> None:
+    """Refuse widths with which the exponents of Gaussian kernels overflow."""
+    if problem.norms is None:
+        return
+    norm = float(problem.norms.max(initial=0.0))
+    if not np.isfinite(norm):
+        raise ValueError("X: the squared norm of a row overflows; scale the features of X down.")
+    for kernel in [part for beta, part in problem.kernel.parts if beta] or [problem.kernel]:
+        largest = _LARGEST_EXPONENT.get(kernel.name)
+        widest = float(np.max(kernel.gamma))
+        if largest is not None and norm > 0.0 and np.log10(widest) + np.log10(norm) > largest:
+            raise ValueError(
+                f"gamma: {widest:.3g} times the largest squared norm of a row of X, {norm:.3g}, is "
+                f"above 1e{largest}, where doubles hold no digit of the kernel; use a smaller "
+                "gamma, or centre and scale the features of X."
+            )
 
 
 def _has_entries(X: Any) -> bool:
@@ -110,9 +143,14 @@ def _check_features(problem: Problem) -> None:
 
 @contextmanager
 def refused_if_inexact(problem: Problem) -> Iterator[None]:
-    """Turn a certificate that cannot be, after arithmetic that broke down, into a refusal."""
+    """Turn a certificate that cannot be, after arithmetic that broke down, into a refusal.
+
+    What overflows on the way is neither warned of nor raised, whatever the caller's ``np.errstate``
+    is: the judge recomputes the certificate from the point that comes out.
+    """
     try:
-        yield
+        with np.errstate(all="ignore"):
+            yield
     except FloatingPointError as error:
         diagonal = problem.diagonal
         raise ValueError(

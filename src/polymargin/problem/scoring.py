@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from polymargin.exceptions import NoScoresError
 from polymargin.problem.kernels import Kernel, scaled, squared_norms
 from polymargin.problem.problem import row_blocks, run_blocks
 
@@ -15,6 +16,11 @@ __all__ = ["KernelModel", "PrototypeModel", "check_finite", "class_maxima", "lin
 _BLOCK_BYTES = 4_000_000
 
 
+_silent = np.errstate(over="ignore", under="ignore", invalid="ignore")
+"""Of functions whose callers look for what overflowed; float64 decides where float32 did."""
+
+
+@_silent
 def linear_scores(X: Any, coef: np.ndarray, intercept: np.ndarray, n_jobs: int = 1) -> np.ndarray:
     """X coef' + intercept in float64, without a float64 copy of X."""
     if sp.issparse(X):
@@ -23,6 +29,7 @@ def linear_scores(X: Any, coef: np.ndarray, intercept: np.ndarray, n_jobs: int =
         return X @ coef.T + intercept
     out = np.empty((X.shape[0], coef.shape[0]))
 
+    @_silent
     def work(rows: slice) -> None:
         out[rows] = X[rows].astype(np.float64) @ coef.T
 
@@ -35,7 +42,7 @@ def check_finite(scores: np.ndarray) -> np.ndarray:
     """The scores; refused where one overflowed, since no label follows from such a row."""
     if not np.isfinite(scores).all():
         row = int(np.flatnonzero(~np.isfinite(scores).all(axis=1))[0])
-        raise ValueError(f"X: the scores of row {row} overflow; scale the features of X down.")
+        raise NoScoresError(f"X: the scores of row {row} overflow; scale the features of X down.")
     return scores
 
 
@@ -64,6 +71,10 @@ class PrototypeModel:
         if sp.issparse(X) or len(self.prototypes) < 2:
             scores = linear_scores(X, self.prototypes, self.intercept)
             return check_finite(scores).argmax(axis=1)
+        return self._quick_argmax(X)
+
+    @_silent
+    def _quick_argmax(self, X: np.ndarray) -> np.ndarray:
         columns = np.ascontiguousarray(self.prototypes.T, dtype=np.float32)
         shift = self.intercept.astype(np.float32)
         norm = float(np.sqrt((self.prototypes**2).sum(axis=1).max()))
@@ -109,6 +120,7 @@ class KernelModel:
             self.landmarks = scaled(landmarks, self.factor)
             self.norms = squared_norms(self.landmarks)
 
+    @_silent
     def scores(self, X: Any, dtype: Any = np.float64, n_jobs: int = 1) -> np.ndarray:
         """(n, R) scores computed in the given dtype."""
         out = np.empty((X.shape[0], self.tau.shape[1]), dtype=dtype)
@@ -117,6 +129,7 @@ class KernelModel:
         if self.norms is not None:
             landmarks = landmarks.astype(dtype, copy=False)
 
+        @_silent
         def work(rows: slice) -> None:
             block = X[rows]
             a = None
@@ -140,12 +153,17 @@ class KernelModel:
         """
         if self.norms is None or self.kernel.name != "rbf" or self.tau.shape[1] < 2:
             return check_finite(self.scores(X, np.float64, n_jobs)).argmax(axis=1)
+        return self._quick_argmax(X, n_jobs)
+
+    @_silent
+    def _quick_argmax(self, X: Any, n_jobs: int) -> np.ndarray:
         S = self.scores(X, np.float32, n_jobs)
         best = S.argmax(axis=1)
         rows = np.arange(len(best))
         top = S[rows, best].copy()
         S[rows, best] = -np.inf
         lead = top - S.max(axis=1)
+        assert self.norms is not None
         largest = float(self.norms.max(initial=0.0))
         widest = float(np.max(self.factor))
         exponent = widest**2 * squared_norms(X) + largest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+import sys
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
-from polymargin.exceptions import IndefiniteKernelWarning, warn_user
+from polymargin.exceptions import IndefiniteKernelWarning, shown, warn_user
+from polymargin.problem.plain_labels import plain_labels, refuse_masked
 from polymargin.problem.problem import Problem
 
 __all__ = [
@@ -33,7 +35,7 @@ def check_number(
     """Refuse what is not a finite number in the given range."""
     wanted = "a finite number"
     good = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    good = good and bool(np.isfinite(float(value)))
+    good = good and abs(value) <= sys.float_info.max  # whole numbers may be longer than floats
     if above is not None:
         wanted += f" > {above:g}"
         good = good and value > above
@@ -41,17 +43,24 @@ def check_number(
         wanted += f" >= {at_least:g}"
         good = good and value >= at_least
     if not good:
-        raise ValueError(f"{name} must be {wanted}, got {value!r}.")
+        raise ValueError(f"{name} must be {wanted}, got {shown(value)}.")
 
 
 def validate_named(estimator: BaseEstimator, X: Any, *args: Any, **options: Any) -> Any:
     """scikit-learn's validation; a NaN or infinity is reported with its column.
 
-    The parts of a sparse X are checked first: scikit-learn and SciPy trust them.
+    The parts of a sparse X are checked first: scikit-learn and SciPy trust them.  So are masks, and
+    labels that would become others.
     """
+    refuse_masked("X", X)
     X = well_formed(X)
+    if args and args[0] is not None and not isinstance(args[0], str):
+        args = (plain_labels(args[0]), *args[1:])
     try:
-        return validate_data(estimator, X, *args, **options)
+        with np.errstate(over="ignore", invalid="ignore"):  # it sums X to see whether it is finite
+            return validate_data(estimator, X, *args, **options)
+    except OverflowError as error:
+        raise ValueError("X: a whole number is too large for double precision.") from error
     except ValueError as error:
         if "NaN" not in str(error) and "infinity" not in str(error):
             raise

@@ -19,7 +19,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from polymargin.certificate.certificate import Certificate
 from polymargin.compiled.threads import single_threaded_libraries
-from polymargin.exceptions import warn_user
+from polymargin.exceptions import shown, warn_user
 from polymargin.problem.encoding import encode
 from polymargin.problem.kernels import KERNELS, resolve_gamma
 from polymargin.problem.problem import row_blocks
@@ -39,12 +39,12 @@ _MOST_EIGENVALUES = 2000  # examples whose kernel matrix is decomposed: seconds 
 
 @dataclass(frozen=True)
 class RadiusMarginBound:
-    """Upper bounds on the number of leave-one-out errors, and what stands behind them.
+    r"""Upper bounds on the number of leave-one-out errors, and what stands behind them.
 
     Attributes
     ----------
     value : float
-        (28) of the source, (9.4): (Q-1)^4 / Q * 4 R^2 * sum_k ||w_k||^2.
+        (28) of the source, (9.4): :math:`\frac{(Q-1)^4}{Q}\, 4 R^2 \sum_k \|w_k\|^2`.
     sharper : float
         (30), (9.5): with the largest dual variable of each example; at most ``value``.
     one_vs_one : float
@@ -57,12 +57,13 @@ class RadiusMarginBound:
         Examples whose largest dual variable reaches the threshold of Lemma 1, and the one that its
         proof allows (``lemma_counts``): bounds on the same errors that are at most n.
     radius2, diameter2 : float
-        R^2 and (2 R)^2 of the smallest enclosing sphere, with kappa + delta / (2 C).
+        :math:`R^2` and :math:`(2 R)^2` of the smallest enclosing sphere, with
+        :math:`\kappa + \delta / (2 C)`.
     gradient : dict
         Derivatives of ``value`` with respect to log "C" (finite C only), log "gamma" (rbf, poly;
         an array where gamma is one), and "coef0" itself (poly).
     certificate : Certificate
-        Of the machine; N = 2 ``certificate.primal``.
+        Of the machine; the sum of squared norms in ``value`` is twice ``certificate.primal``.
     sphere : EnclosingSphere
     pair_certificates : dict
         (k, l) to the certificate of that pair's machine.
@@ -71,6 +72,10 @@ class RadiusMarginBound:
     n_examples, n_classes : int
     status : str
         "converged", or how the solver that did not end so ended.
+
+    See Also
+    --------
+    radius_margin_bound : Makes it.
 
     Examples
     --------
@@ -129,7 +134,7 @@ def radius_margin_bound(
     random_state: int = 0,
     verbose: int = 0,
 ) -> RadiusMarginBound:
-    """Bounds on the leave-one-out errors of M-SVM^2, with the gradient of the first of them.
+    r"""Bounds on the leave-one-out errors of M-SVM², with the gradient of the first of them.
 
     Parameters
     ----------
@@ -143,11 +148,11 @@ def radius_margin_bound(
     kernel : {"linear", "rbf", "poly", "precomputed"}, default="rbf"
         A precomputed kernel has a derivative with respect to C only.
     gamma : float, "scale", "auto" or array of shape (n_features,), default="scale"
-        An array is one width per feature, exp(-sum_f gamma_f (x_f - z_f)^2), rbf only.
+        An array is one width per feature, :math:`\exp(-\sum_f \gamma_f (x_f - z_f)^2)`, rbf only.
     degree, coef0 : float, default=3, 0.0
-        poly: (gamma ⟨x, z⟩ + coef0)^degree.
+        poly: :math:`(\gamma \langle x, z\rangle + c_0)^d`, d the degree and :math:`c_0` coef0.
     sample_weight : array-like of shape (n_samples,) or None
-        C_i = C * weight_i; examples without weight are left out.
+        :math:`C_i` is C times the weight of example i; examples without weight are left out.
     tol : float, default=1e-9
         Relative duality gap of the machines and relative gap of the spheres.  The gradient is
         good to about the square root of it.
@@ -162,6 +167,14 @@ def radius_margin_bound(
     Returns
     -------
     RadiusMarginBound
+
+    See Also
+    --------
+    tune_radius_margin : Minimises it over C and kernel.
+    smallest_enclosing_sphere : The radius.
+    leave_one_out_count : A bound for every machine, by counting.
+    leave_one_out : The exact number.
+    RadiusMarginBound : What it returns.
 
     Notes
     -----
@@ -220,7 +233,7 @@ def radius_margin_bound(
 
 def check_C(C: Any) -> None:
     if isinstance(C, bool) or not isinstance(C, numbers.Real) or not float(C) > 0:
-        raise ValueError(f"C must be a number > 0 (np.inf for the hard margin), got {C!r}.")
+        raise ValueError(f"C must be a number > 0 (np.inf for the hard margin), got {shown(C)}.")
 
 
 def read_sample(
@@ -240,7 +253,7 @@ def read_sample(
     check_number("cache_mb", cache_mb, above=0.0)
     seed = 0 if random_state is None else random_state
     if isinstance(seed, bool) or not isinstance(seed, numbers.Integral) or seed < 0:
-        raise ValueError(f"random_state must be an integer >= 0, got {random_state!r}.")
+        raise ValueError(f"random_state must be an integer >= 0, got {shown(random_state)}.")
     precomputed = kernel == "precomputed"
     data = canonical(
         check_array(
@@ -290,7 +303,7 @@ def _check_differentiable(kernel: Any) -> None:
             "radius and margin would bound anything; use 'linear', 'rbf', 'poly' or 'precomputed'."
         )
     if kernel not in DIFFERENTIABLE:
-        raise ValueError(f"kernel must be one of {list(DIFFERENTIABLE)}, got {kernel!r}.")
+        raise ValueError(f"kernel must be one of {list(DIFFERENTIABLE)}, got {shown(kernel)}.")
     assert kernel in KERNELS or kernel == "precomputed"
 
 
@@ -355,10 +368,7 @@ def _tell(verbose: int, run: Run, what: str, found: Evaluation) -> None:
 
 
 def _record(
-    sample: Sample,
-    found: Evaluation,
-    pairs: dict[tuple[int, int], Evaluation],
-    psd: bool | None,
+    sample: Sample, found: Evaluation, pairs: dict[tuple[int, int], Evaluation], psd: bool | None
 ) -> RadiusMarginBound:
     Q, setting = sample.n_classes, found.setting
     R2, N = found.radius2, found.norm2

@@ -16,7 +16,6 @@ from polymargin.compiled.threads import single_threaded_libraries
 from polymargin.problem.kernel_sums import is_sum, read_entries, sum_kernel
 from polymargin.problem.kernels import Kernel
 from polymargin.problem.problem import row_blocks
-from polymargin.radius_margin.bound import read_sample
 from polymargin.radius_margin.criterion import Evaluation, Sample, Setting, evaluate
 from polymargin.radius_margin.plan import Plan, make_plan
 from polymargin.radius_margin.search import SPHERE_TOL, Lines, SearchResult, search
@@ -30,7 +29,7 @@ AUTO_SETTINGS = 8
 N_FOLDS = 3
 _TRACE = 1e-4
 """Weights of terms below this are dropped from a sum: the search never reaches zero itself."""
-_TOL = 1e-3  # of the machine at a setting that is not the minimum: nobody descends from there
+_TOL = 1e-3  # of the machine at a setting that is not the minimum: no search goes on from there
 
 
 @dataclass(frozen=True)
@@ -100,31 +99,33 @@ class TunedValues:
 
 
 def tuned_values(
-    X: Any,
-    y: np.ndarray,
-    kernel: Any,
+    sample: Sample,
     parameters: tuple[str, ...],
     C: float | None,
-    gamma: Any,
-    degree: float,
-    coef0: float,
-    sample_weight: Any,
-    class_weight: Any,
+    kernel: Any,
+    shared: Kernel,
+    *,
+    is_weighted: bool,
     max_time: float | None,
-    cache_mb: float,
-    n_jobs: int,
-    seed: int,
     verbose: int,
 ) -> TunedValues:
-    """The choice with the defaults of ``tune_radius_margin``, in at most 0.7 of the time."""
-    name = "linear" if is_sum(kernel) else kernel
-    sample = read_sample(X, y, name, degree, sample_weight, class_weight, cache_mb, seed, n_jobs)
-    counted = None if sample_weight is None else sample.weight
+    """The choice with the defaults of ``tune_radius_margin``, in at most 0.7 of the time.
+
+    Parameters
+    ----------
+    sample : the training set, read for the kernel, or for "linear" where that is a sum
+    parameters : which of "C", "gamma" and "weights" are chosen
+    C : its value, or None where it is chosen
+    kernel : the kernel of the estimator
+    shared : its gamma, degree and coef0, shared by the terms of a sum
+    is_weighted : whether weights of examples count in gamma="scale"
+    max_time, verbose : those of the estimator
+    """
+    counted = sample.weight if is_weighted else None
     if is_sum(kernel):
-        shared = Kernel("sum", gamma, degree, coef0)
         terms = sum_kernel(read_entries(kernel), sample.X, counted, shared)
         sample = replace(sample, kernel="sum", terms=terms)
-    plan = make_plan(sample, parameters, C, gamma, coef0, weight=counted)
+    plan = make_plan(sample, parameters, C, shared.gamma, shared.coef0, weight=counted)
     run = Run(Stop(plan.tol, 10**9, None if max_time is None else 0.7 * max_time))
     lines = Lines(sample, run) if verbose else None
     chosen = choose(sample, plan, run, lines=lines).chosen

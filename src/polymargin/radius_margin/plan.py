@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from polymargin.exceptions import shown
 from polymargin.problem.kernel_sums import weights_of
 from polymargin.problem.validation import check_number
 from polymargin.radius_margin.bound import check_C, read_gamma
@@ -199,7 +200,7 @@ def _check_parameters(sample: Sample, parameters: tuple[str, ...]) -> None:
         raise ValueError(f"parameters must name one or more of {known}, each once.")
     for name in parameters:
         if name not in ("C", "gamma", "coef0", "weights"):
-            raise ValueError(f"parameters must be of 'C', 'gamma', 'coef0', got {name!r}.")
+            raise ValueError(f"parameters must be of 'C', 'gamma', 'coef0', got {shown(name)}.")
         if name not in known:
             raise ValueError(
                 f"parameters: kernel={sample.kernel!r} has no derivative with respect to "
@@ -213,11 +214,13 @@ def _checked_ends(name: str, ends: Any, parameters: tuple[str, ...]) -> tuple[fl
     try:
         low, high = (float(end) for end in ends)
     except (TypeError, ValueError):
-        raise ValueError(f"bounds[{name!r}] must be a pair (low, high), got {ends!r}.") from None
+        raise ValueError(
+            f"bounds[{name!r}] must be a pair (low, high), got {shown(ends)}."
+        ) from None
     lowest = -np.inf if name == "coef0" else 0.0
     if not (np.isfinite(low) and np.isfinite(high) and lowest < low < high):
         raise ValueError(
             f"bounds[{name!r}] must be finite with {'' if name == 'coef0' else '0 < '}low < high, "
-            f"got {ends!r}."
+            f"got {shown(ends)}."
         )
     return low, high

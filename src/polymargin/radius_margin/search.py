@@ -124,7 +124,7 @@ class _Search:
     def descend(self, sample: Sample, setting: Setting, tol: float, most: int) -> Evaluation | None:
         """L-BFGS-B from a setting; the best evaluation of this descent.
 
-        A line search must not leap into a corner of the box, where machines take longest: each
+        A line search must not jump into a corner of the box, where machines take longest: each
         round stays within reach of its start, and one that ends at the edge is followed by another.
         """
         plan = self.plan
@@ -259,10 +259,7 @@ def part_of(sample: Sample, size: int) -> Sample:
 
 
 def search(
-    sample: Sample,
-    plan: Plan,
-    run: Run,
-    tell: Callable[[int, int, Evaluation], None] | None = None,
+    sample: Sample, plan: Plan, run: Run, tell: Callable[[int, int, Evaluation], None] | None = None
 ) -> SearchResult:
     """The lowest point of the criterion that was found before ``run``.
 

@@ -23,7 +23,7 @@ from sklearn.utils import check_array
 
 from polymargin.compiled.sphere_steps import descend_weights
 from polymargin.compiled.threads import single_threaded_libraries
-from polymargin.exceptions import warn_user
+from polymargin.exceptions import shown, warn_user
 from polymargin.problem.kernels import KERNELS, Kernel, resolve_gamma
 from polymargin.problem.machines import MACHINES
 from polymargin.problem.problem import Problem, row_blocks
@@ -43,7 +43,7 @@ _ROUNDS = 400
 
 @dataclass(frozen=True)
 class EnclosingSphere:
-    """The smallest enclosing sphere of points, with its proof.
+    r"""The smallest enclosing sphere of points, with its proof.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class EnclosingSphere:
     gap, relative_gap : float
         ``radius2 - radius2_lower``, and divided by ``radius2``.
     weights : ndarray of shape (n_points,)
-        beta: the centre is sum_i beta_i phi(x_i).
+        :math:`\beta`: the centre is :math:`\sum_i \beta_i\, \varphi(x_i)`.
     support : ndarray of int
         Points with weight.
     center : ndarray of shape (n_features,) or None
@@ -66,6 +66,10 @@ class EnclosingSphere:
     kernel_psd : bool or None
         Whether the kernel is known to be positive semi-definite; otherwise the bounds prove
         nothing.
+
+    See Also
+    --------
+    smallest_enclosing_sphere : Makes it.
 
     Examples
     --------
@@ -99,7 +103,7 @@ class EnclosingSphere:
 
     @property
     def diameter2(self) -> float:
-        """(2 R)^2, (8.2)."""
+        """:math:`(2 R)^2`, (8.2)."""
         return 4.0 * self.radius2
 
     def distances2(self) -> np.ndarray:
@@ -277,7 +281,7 @@ def smallest_enclosing_sphere(
     degree, coef0 : float, default=3, 0.0
         As in ``MulticlassSVC``.
     ridge : float or array of shape (n_points,), default=0.0
-        Added to the diagonal of the kernel matrix: 1 / (2 C) gives the sphere of M-SVM^2.
+        Added to the diagonal of the kernel matrix: ``1 / (2 * C)`` gives the sphere of M-SVM².
     tol : float, default=1e-8
         Relative gap between the certified bounds of the squared radius.
     max_iter : int, default=10_000_000
@@ -291,6 +295,11 @@ def smallest_enclosing_sphere(
     -------
     EnclosingSphere
 
+    See Also
+    --------
+    radius_margin_bound : Uses the radius.
+    EnclosingSphere : What it returns.
+
     Examples
     --------
     >>> from polymargin import smallest_enclosing_sphere
@@ -302,7 +311,7 @@ def smallest_enclosing_sphere(
     if max_time is not None:
         check_number("max_time", max_time, above=0.0)
     if isinstance(max_iter, bool) or not isinstance(max_iter, int | np.integer) or max_iter < 1:
-        raise ValueError(f"max_iter must be an integer >= 1, got {max_iter!r}.")
+        raise ValueError(f"max_iter must be an integer >= 1, got {shown(max_iter)}.")
     made, data, psd = _checked(X, kernel, gamma, degree, coef0)
     n = data.shape[0]
     weights_of_ridge = _checked_ridge(ridge, n)
@@ -334,7 +343,7 @@ def _checked(
     """The kernel, the data and what is known of definiteness; refusals name the argument."""
     if not callable(kernel) and kernel not in (*KERNELS, "precomputed"):
         raise ValueError(
-            f"kernel must be one of {[*KERNELS, 'precomputed']} or a callable, got {kernel!r}."
+            f"kernel must be one of {[*KERNELS, 'precomputed']} or a callable, got {shown(kernel)}."
         )
     name = "callable" if callable(kernel) else str(kernel)
     data = canonical(
@@ -370,7 +379,7 @@ def _checked_ridge(ridge: Any, n: int) -> np.ndarray:
         values = np.broadcast_to(np.asarray(ridge, dtype=np.float64), (n,)).copy()
     except (TypeError, ValueError):
         raise ValueError(
-            f"ridge must be a number or one number per point ({n}), got {ridge!r}."
+            f"ridge must be a number or one number per point ({n}), got {shown(ridge)}."
         ) from None
     if not np.isfinite(values).all() or (values < 0.0).any():
         raise ValueError("ridge must be finite and not negative.")

@@ -11,16 +11,19 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
+from sklearn.compose import ColumnTransformer
 
 from polymargin import __version__
 from polymargin.estimators.endings import ending, unfinished
 from polymargin.estimators.inspection import Parts
 from polymargin.problem.machines import find_machine
+from polymargin.tables.table_columns import TableColumns
 
 __all__ = ["Proof", "certificate_in_words", "describe", "machine_name", "parameter_rows", "short"]
 
 _MOST_CHARACTERS = 60
 _MOST_CLASSES = 40
+_MOST_COLUMNS = 8
 
 
 class Proof(NamedTuple):
@@ -67,13 +70,13 @@ def describe(
     if strength:
         rows.append(strength)
     if parts.steps:
-        steps = [short(step, 90) for pipeline in parts.steps for _, step in pipeline.steps]
-        rows.append(("Steps before it", ", then ".join(steps)))
+        steps = [step for pipeline in parts.steps for _, step in pipeline.steps]
+        rows.append(("Steps before it", ", then ".join(_step_words(step) for step in steps)))
     for search in parts.searches:
         chosen = ", ".join(f"{name} = {value}" for name, value in search.best_params_.items())
         rows.append((f"Chosen by {type(search).__name__}", short(chosen, 200)))
     rows.append(("Trained on", _training_sentence(last, X_train)))
-    rows.append(("Measured on", _table_size(X)))
+    rows.append(("Measured on", _table_size(X, "column" if _columns(parts) else "feature")))
     rows.append(("Classes", _class_list(last.classes_)))
     clock = _time_sentence(last, seconds)
     if clock:
@@ -86,6 +89,41 @@ def describe(
         )
     )
     return rows
+
+
+def _columns(parts: Parts) -> list[tuple[str, str, Any]]:
+    """Name, kind and form of the columns of a raw table that the model takes; empty if none."""
+    for pipeline in parts.steps:
+        first = pipeline.steps[0][1]
+        if isinstance(first, TableColumns):
+            return list(first.columns)
+    return []
+
+
+def takes_words(parts: Parts) -> bool:
+    """Whether columns of categories or texts are among those that the model takes."""
+    return any(kind in ("category", "text") for _, kind, _ in _columns(parts))
+
+
+def _step_words(step: Any) -> str:
+    if isinstance(step, TableColumns):
+        names = [f"{short(name, 24)} ({kind})" for name, kind, _ in step.columns[:_MOST_COLUMNS]]
+        more = len(step.columns) - len(names)
+        return "columns of a table: " + ", ".join(names) + (f" and {more} more" if more else "")
+    if isinstance(step, ColumnTransformer):
+        kinds = {"numbers": "numbers filled and scaled", "categories": "a feature per category"}
+        found = [kinds.get(name.split()[0], "tf-idf of words") for name, _, _ in step.transformers]
+        return ", ".join(dict.fromkeys(found)) if _is_planned(step) else short(step, 90)
+    return short(step, 90)
+
+
+def _is_planned(step: Any) -> bool:
+    """Whether a ColumnTransformer is that of a plan of columns."""
+    return {name.split()[0] for name, _, _ in step.transformers} <= {
+        "numbers",
+        "categories",
+        "text",
+    }
 
 
 def _machine_sentence(last: Any) -> str:
@@ -162,8 +200,9 @@ def _training_sentence(last: Any, X_train: Any) -> str:
     return ", ".join(words) or "unknown"
 
 
-def _table_size(X: Any) -> str:
-    text = f"{X.shape[0]:,} examples, {X.shape[1]:,} features"
+def _table_size(X: Any, what: str = "feature") -> str:
+    n, d = X.shape
+    text = f"{n:,} example{'s' * (n != 1)}, {d:,} {what}{'s' * (d != 1)}"
     if sp.issparse(X):
         filled = 100.0 * X.nnz / max(1, X.shape[0] * X.shape[1])
         text += f", sparse ({filled:.2g} % of the entries are stored)"

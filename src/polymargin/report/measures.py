@@ -7,10 +7,10 @@ import time
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.utils import _safe_indexing
 
 from polymargin.estimators.inspection import Labelled, Parts, nameless, prototypes_of
+from polymargin.estimators.model_size import classifier_size
 from polymargin.explanation.contributions import Explanation, explain
 from polymargin.plots.confusion_display import ConfusionDisplay
 
@@ -130,14 +130,9 @@ def model_size(parts: Parts) -> int:
     """Bytes in float32 of the numbers that prediction needs, without the steps before."""
     last = parts.last
     found = prototypes_of(last)
-    if found is not None:
-        numbers = last.prototypes_ if hasattr(last, "prototype_classes_") else last.coef_
-        return 4 * int(numbers.size + np.size(last.intercept_))
-    vectors = getattr(last, "support_vectors_", None)
-    if vectors is None:
+    if found is None and not hasattr(last, "support_vectors_"):
         return 0
-    stored = 2 * vectors.nnz if sp.issparse(vectors) else vectors.size
-    return 4 * int(stored + np.size(last.dual_coef_) + np.size(last.intercept_))
+    return classifier_size(last)[0]
 
 
 def speed(model: Any, X: Any) -> Speed:

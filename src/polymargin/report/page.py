@@ -19,6 +19,7 @@ from polymargin.estimators.inspection import (
     margin_target,
     prototypes_of,
 )
+from polymargin.exceptions import shown
 from polymargin.plots.calibration_display import CalibrationDisplay
 from polymargin.plots.chart import Chart
 from polymargin.plots.confusion_display import ConfusionDisplay
@@ -49,7 +50,7 @@ _MAP_RESOLUTION = 160
 _MOST_REJECT_POINTS = 200
 
 
-def write_report(
+def write_report(  # noqa: PLR0913 - options by keyword, of which most callers give none
     model: Any,
     X: Any,
     y: Any,
@@ -92,6 +93,11 @@ def write_report(
     -------
     Path
 
+    See Also
+    --------
+    render_report : The page as a string.
+    explain : Single rows.
+
     Examples
     --------
     >>> import pathlib, tempfile
@@ -118,7 +124,7 @@ def write_report(
     return target
 
 
-def render_report(
+def render_report(  # noqa: PLR0913 - as above
     model: Any,
     X: Any,
     y: Any,
@@ -141,6 +147,10 @@ def render_report(
     -------
     str
 
+    See Also
+    --------
+    write_report : Writes it to a file.
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris
@@ -151,7 +161,7 @@ def render_report(
     """
     parts = dissect(model)
     if title is not None and not isinstance(title, str):
-        raise TypeError(f"title must be a string or None, got {title!r}.")
+        raise TypeError(f"title must be a string or None, got {shown(title)}.")
     if seconds is not None:
         check_number("seconds", seconds, at_least=0.0)
     examples = labelled(model, X, y)
@@ -223,7 +233,9 @@ def _image_shape(given: Any, X: Any, names: list[str]) -> tuple[int, int] | None
         return None
     if isinstance(given, str):
         if given != "auto":
-            raise ValueError(f"image_shape must be 'auto', (rows, columns) or None, got {given!r}.")
+            raise ValueError(
+                f"image_shape must be 'auto', (rows, columns) or None, got {shown(given)}."
+            )
         return portraits.guess_shape(X, names)
     try:
         return checked_shape(X.shape[1], given)
@@ -332,7 +344,7 @@ def _regions(
     few = len(parts.last.classes_) <= _MOST_MAP_CLASSES
     if examples.X.shape[1] != 2 or not few or kernel == "precomputed":
         return None
-    if not holds_numbers(examples.X):
+    if not holds_numbers(examples.X) or facts.takes_words(parts):
         return None
     record = DecisionRegionDisplay.record(
         model, examples.X, examples.y, resolution=_MAP_RESOLUTION, feature_names=names
@@ -406,7 +418,7 @@ def _checked_path(path: Any) -> Path:
     try:
         target = Path(path)
     except TypeError as error:
-        raise TypeError(f"path must be the name of a file, got {path!r}.") from error
+        raise TypeError(f"path must be the name of a file, got {shown(path)}.") from error
     if target.is_dir():
         raise IsADirectoryError(f"path: {target} is a folder; give the name of a file in it.")
     if not target.parent.is_dir():

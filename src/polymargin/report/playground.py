@@ -88,6 +88,7 @@ def play_data(
         "reason": reason,
         "space": space,
         "model": None if record is None else _model(record),
+        "support": None if record is None else _support_rows(record, parts.last),
         "examples": {
             "name": [str(i if index is None else index[i]) for i in chosen.tolist()],
             "true": own[chosen].tolist(),
@@ -202,6 +203,7 @@ def _single(record: ExportModel) -> ExportModel:
         record,
         scaling=scaling,
         vectors=single(record.vectors),
+        intercepts=np.array([float(f"{b:.9g}") for b in record.intercepts]),  # written as text
         coefficients=single(record.coefficients),
     )
 
@@ -228,6 +230,14 @@ def _model(record: ExportModel) -> dict[str, Any]:
         "intercepts": record.intercepts.tolist(),
         "prototype_class": record.prototype_class.tolist(),
     }
+
+
+def _support_rows(record: ExportModel, last: Any) -> list[int] | None:
+    """Numbers of the training rows that are support vectors, as ``explain`` calls them."""
+    rows = getattr(last, "support_", None)
+    if record.is_linear or rows is None or len(rows) != len(record.vectors):
+        return None
+    return np.asarray(rows).tolist()
 
 
 def _features(

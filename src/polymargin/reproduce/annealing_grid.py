@@ -8,7 +8,7 @@ from typing import Any
 
 from polymargin.reproduce.benchmark_data import draw_rows, load_split
 from polymargin.reproduce.experiment import Cell, Experiment, Measured, Row, Scale, values_of
-from polymargin.reproduce.experiment_figures import draw_lines
+from polymargin.reproduce.experiment_figures import draw_panels
 from polymargin.reproduce.prototype_runs import measure, prototypes
 
 __all__ = ["EXPERIMENT"]
@@ -92,18 +92,22 @@ def rows(measured: Sequence[Measured]) -> list[Row]:
 
 
 def draw(measured: Sequence[Measured], folder: Path) -> list[Path]:
-    """Energy over the cooling, a curve per number of prototypes and method."""
+    """Energy over the cooling, a panel per number of prototypes."""
     coolings = sorted({one.cell["cooling"] for one in measured}, reverse=True)
-    curves = {
-        f"q = {q}, {name}": [
-            values_of(measured, "energy", q=q, cooling=cooling, method=method)
-            for cooling in coolings
-        ]
-        for q in sorted({one.cell["q"] for one in measured})
-        for method, name in (("paper", "procedure"), ("default", "default"))
-    }
+    panels = {}
+    for q in sorted({one.cell["q"] for one in measured}):
+        panels[f"q = {q}"] = {
+            name: [
+                values_of(measured, "energy", q=q, cooling=cooling, method=method)
+                for cooling in coolings
+            ]
+            for method, name in (("paper", "published procedure"), ("default", "our default"))
+        }
+        if q in ENERGY and set(coolings) <= set(COOLINGS):
+            printed = dict(zip(COOLINGS, ENERGY[q], strict=True))
+            panels[f"q = {q}"]["printed"] = [[printed[cooling]] for cooling in coolings]
     path = folder / f"{EXPERIMENT.name}.png"
-    draw_lines(path, "Energy on USPS", "cooling tau", "energy", coolings, curves, log_x=True)
+    draw_panels(path, "Energy on USPS", "cooling tau", "energy", coolings, panels, log_x=True)
     return [path]
 
 

@@ -93,9 +93,11 @@ def locate(name: str) -> Path | None:
     known = (
         f"{DATA_VARIABLE}={folder} has no {name}.npz" if folder else f"{DATA_VARIABLE} is not set"
     )
+    from polymargin.reproduce.data_downloads import SOURCES
+
+    advice = f", or try 'polymargin data get {name}'" if name in SOURCES else ""
     raise MissingDataError(
-        f"data set {name!r} is missing ({known}): put {name}.npz with X and y there, or try "
-        f"'polymargin data get {name}'"
+        f"data set {name!r} is missing ({known}): put {name}.npz with X and y there{advice}"
     )
 
 

@@ -8,7 +8,7 @@ original order too.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -70,89 +70,38 @@ def unordered_digest(X: Any, y: Any) -> str:
     return hashlib.sha256(b"".join(rows) + counts.tobytes()).hexdigest()
 
 
+# OpenML number, rows, features, classes, training rows; digests in order and in any order
+# fmt: off
 SOURCES: dict[str, Source] = {
-    "usps": Source(
-        41082,
-        9298,
-        256,
-        10,
-        7291,
+    "usps": Source(41082, 9298, 256, 10, 7291,
         "b14169aa1535cd441facccc20b59fd624228553ff84ae81e617895e1c8a57bda",
-        "2afd94df501790ab965c2b9c284feb63dba35ad1487898bfb69a22be85120847",
-    ),
-    "letter": Source(
-        6,
-        20000,
-        16,
-        26,
-        15000,
+        "2afd94df501790ab965c2b9c284feb63dba35ad1487898bfb69a22be85120847"),
+    "letter": Source(6, 20000, 16, 26, 15000,
         "2cc16e2d65aefbd1ebe8fdd9ec63a103dec914da15bffbd651de1e365de6aec6",
-        "a2eaab5146d7934687c38574d22b589f165a84b351b1dc27043fd976001a0d5f",
-    ),
-    "mnist": Source(
-        554,
-        70000,
-        784,
-        10,
-        60000,
+        "a2eaab5146d7934687c38574d22b589f165a84b351b1dc27043fd976001a0d5f"),
+    "mnist": Source(554, 70000, 784, 10, 60000,
         "6141baa939c8e74950309042faebafcfdf0c629e791f1476af2ad64d2853490d",
-        "d5c449804b671d34775cba911699671a39661eeed97563b3cf143caf4197458d",
-    ),
-    "pendigits": Source(
-        32,
-        10992,
-        16,
-        10,
-        7494,
+        "d5c449804b671d34775cba911699671a39661eeed97563b3cf143caf4197458d"),
+    "pendigits": Source(32, 10992, 16, 10, 7494,
         "3f7c5f3ce079d614285d3b015b655c8a15e7bae0de45ef62dc3bf8e3a37c10ac",
-        "3160dd86a7e6a420718f5904a4fe711906328428bc747505b44d20bf3ce7d5ea",
-    ),
-    "optdigits": Source(
-        28,
-        5620,
-        64,
-        10,
-        3823,
+        "3160dd86a7e6a420718f5904a4fe711906328428bc747505b44d20bf3ce7d5ea"),
+    "optdigits": Source(28, 5620, 64, 10, 3823,
         "a5b2f9eb3671be2f2b91732531ae147859de6170843eee6f63f35bf3334729c8",
-        "eb447a8087f092d22f26c20e90d7eef2c934263bd2eeadc84d3caffce226b704",
-    ),
-    "segment": Source(
-        36,
-        2310,
-        19,
-        7,
-        210,
+        "eb447a8087f092d22f26c20e90d7eef2c934263bd2eeadc84d3caffce226b704"),
+    "segment": Source(36, 2310, 19, 7, 210,
         "ac0751dbe568afc2cea959f37a1823dd97a333eb3e00d99cd839e908d5208518",
-        "7697b914d5d2ea06827ae9a5107d93ab29821e42d60686b4863de2aea85ce968",
-    ),
-    "vehicle": Source(
-        54,
-        846,
-        18,
-        4,
-        None,
+        "7697b914d5d2ea06827ae9a5107d93ab29821e42d60686b4863de2aea85ce968"),
+    "vehicle": Source(54, 846, 18, 4, None,
         "8df5711021469006812605b053c666e45661dc1d36811bc60086bdc7170cb192",
-        "05e96dcaa159b3180da448d5eaf6ce298b130193f579d09058425d4598c5b03d",
-    ),
-    "glass": Source(
-        41,
-        214,
-        9,
-        6,
-        None,
+        "05e96dcaa159b3180da448d5eaf6ce298b130193f579d09058425d4598c5b03d"),
+    "glass": Source(41, 214, 9, 6, None,
         "ad1b21cd745c8baa25dc32f811f67bfc071dcb5f8a87e0254d4d80b15d4275cd",
-        "d507ed4f7f62c7490d1f5fa868182fb087ee83c50a84691b8f7c1fff59dde4ef",
-    ),
-    "ecoli": Source(
-        39,
-        336,
-        7,
-        8,
-        None,
+        "d507ed4f7f62c7490d1f5fa868182fb087ee83c50a84691b8f7c1fff59dde4ef"),
+    "ecoli": Source(39, 336, 7, 8, None,
         "299964681d5834407029af35720f9c93a5fff91c1c8477a7c1a540aade4ec21f",
-        "48c4ed70d5309b9593756cd67cd363a660b9eb759dbfe42c1cafab8ff3ab35e6",
-    ),
+        "48c4ed70d5309b9593756cd67cd363a660b9eb759dbfe42c1cafab8ff3ab35e6"),
 }
+# fmt: on
 
 
 def _fetch(data_id: int) -> tuple[Any, Any]:
@@ -163,30 +112,35 @@ def _fetch(data_id: int) -> tuple[Any, Any]:
 
 
 def get_data(
-    name: str, folder: Path | None = None, fetch: Callable[[int], tuple[Any, Any]] = _fetch
+    name: str,
+    folder: Path | None = None,
+    fetch: Callable[[int], tuple[Any, Any]] = _fetch,
+    sources: Mapping[str, Source] = SOURCES,
 ) -> Path:
     """Download a data set, check it, and write ``NAME.npz``.
 
     Parameters
     ----------
     name : str
-        One of ``SOURCES``.
+        One of ``sources``.
     folder : Path or None
         Where the archive goes; None: the folder that experiments look into.
     fetch : callable
         Gets the OpenML number, returns features and labels.
+    sources : mapping of str to Source
+        The sets that are known.
 
     Returns
     -------
     Path
         Of the archive.  Nothing is written unless every check holds.
     """
-    if name not in SOURCES:
+    if name not in sources:
         raise MissingDataError(
-            f"no download of {name!r} is known; known are {', '.join(SOURCES)}. Put {name}.npz "
+            f"no download of {name!r} is known; known are {', '.join(sources)}. Put {name}.npz "
             "with X and y into the folder POLYMARGIN_DATA_DIR"
         )
-    source = SOURCES[name]
+    source = sources[name]
     target = (folder or download_folder()) / f"{name}.npz"
     target.parent.mkdir(parents=True, exist_ok=True)
     try:

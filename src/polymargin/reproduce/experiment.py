@@ -49,6 +49,8 @@ class Row:
     noise : float
         Standard deviation that comes on top of the spread of the values: other test examples or
         other data than those of the printed figure.  0 where the test part is the same.
+    printed_runs : int
+        Seeds or splits of which the printed figure is the mean.
     digits : int
         Digits behind the point of the printed figure.
     why_not : str
@@ -68,6 +70,7 @@ class Row:
     default: Sequence[float] = ()
     lower_is_better: bool = True
     noise: float = 0.0
+    printed_runs: int = 1
     digits: int = 2
     why_not: str = ""
     judged: str = ""

@@ -13,7 +13,14 @@ from polymargin._extras import need
 from polymargin.plots.style import AMBER, BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY
 from polymargin.storage.atomic import atomic_file
 
-__all__ = ["critical_difference", "draw_lines", "draw_ranks", "mean_ranks", "save_figure"]
+__all__ = [
+    "critical_difference",
+    "draw_lines",
+    "draw_panels",
+    "draw_ranks",
+    "mean_ranks",
+    "save_figure",
+]
 
 COLOURS = (BLUE, ORANGE, GREEN, PURPLE, AMBER, SKY, BLACK)
 
@@ -29,18 +36,56 @@ def save_figure(figure: Any, path: Path) -> None:
         figure.savefig(file, format="png", dpi=130)
 
 
+Curves = Mapping[str, Sequence[Sequence[float]]]
+
+
 def draw_lines(
     path: Path,
     title: str,
     x_label: str,
     y_label: str,
     x: Sequence[float],
-    curves: Mapping[str, Sequence[Sequence[float]]],
+    curves: Curves,
     log_x: bool = False,
 ) -> None:
     """Mean of every point's values, bars from the smallest to the largest."""
-    figure = new_figure(figsize=(7.0, 4.2))
-    axes = figure.subplots()
+    draw_panels(path, title, x_label, y_label, x, {"": curves}, log_x)
+
+
+def draw_panels(
+    path: Path,
+    title: str,
+    x_label: str,
+    y_label: str,
+    x: Sequence[float],
+    panels: Mapping[str, Curves],
+    log_x: bool = False,
+) -> None:
+    """The same curves for several things beside each other, on one scale."""
+    n = len(panels)
+    figure = new_figure(figsize=(7.0 if n == 1 else 1.0 + 2.6 * n, 4.2))
+    figure.suptitle(title)
+    for axes, (name, curves) in zip(
+        figure.subplots(1, n, sharey=True, squeeze=False)[0], panels.items(), strict=True
+    ):
+        _draw_curves(axes, x, curves)
+        axes.set(title=name, xlabel=x_label)
+        if log_x:
+            axes.set_xscale("log")
+            axes.minorticks_off()
+        axes.set_xticks(list(x), [f"{value:g}" for value in x])
+        axes.grid(alpha=0.25)
+    first = figure.axes[0]
+    first.set_ylabel(y_label)
+    if n == 1:
+        first.legend(frameon=False, fontsize=8)
+    else:
+        handles, labels = first.get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+    save_figure(figure, path)
+
+
+def _draw_curves(axes: Any, x: Sequence[float], curves: Curves) -> None:
     for place, (name, points) in enumerate(curves.items()):
         there = [(at, values) for at, values in zip(x, points, strict=True) if len(values)]
         if not there:
@@ -59,14 +104,6 @@ def draw_lines(
             capsize=3,
             label=name,
         )
-    axes.set(title=title, xlabel=x_label, ylabel=y_label)
-    if log_x:
-        axes.set_xscale("log")
-        axes.minorticks_off()
-    axes.set_xticks(list(x), [f"{value:g}" for value in x])
-    axes.grid(alpha=0.25)
-    axes.legend(frameon=False, fontsize=8)
-    save_figure(figure, path)
 
 
 def mean_ranks(errors: np.ndarray) -> np.ndarray:
@@ -92,7 +129,7 @@ def draw_ranks(path: Path, title: str, names: Sequence[str], errors: np.ndarray)
     axes = figure.subplots()
     k = len(names)
     for place, j in enumerate(order):
-        height = -1.0 - 0.5 * place
+        height = -1.0 - 0.5 * (k - 1 - place)  # labels pass below the stems to their right
         axes.plot([ranks[j], ranks[j]], [0.0, height], color="0.6", lw=0.8)
         axes.plot([ranks[j]], [0.0], "o", color=BLUE, ms=5)
         axes.annotate(f" {names[j]}  {ranks[j]:.2f}", (ranks[j], height), fontsize=8, va="center")

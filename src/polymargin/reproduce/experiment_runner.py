@@ -72,7 +72,7 @@ def run_experiment(
         say(note)
     cells = experiment.cells(scale)
     known = _with_data(experiment, cells, scale, say)
-    todo = [cell for cell in known if cell not in store]
+    todo = sorted((cell for cell in known if cell not in store), key=_repeat)
     if len(todo) < len(known):
         say(f"{len(known) - len(todo)} of {len(known)} cells are finished already")
     outcome = Outcome(experiment, [], [], len(cells))
@@ -105,10 +105,21 @@ def _with_data(experiment: Experiment, cells: list[Cell], scale: Scale, say: Say
         except MissingDataError as error:
             missing[name] = str(error)
     if missing and len(missing) == len(experiment.data_sets(scale)):
-        raise MissingDataError("; ".join(missing.values()))
+        (_, first), *others = missing.items()
+        also = f"; so are {', '.join(name for name, _ in others)}" if others else ""
+        raise MissingDataError(first + also)
     for reason in missing.values():
         say(f"skipped: {reason}")
     return [cell for cell in cells if cell["data"] not in missing]
+
+
+def _repeat(cell: Cell) -> int:
+    """Which repeat a cell belongs to: a run cut short has few repeats of all rows, not all of few.
+
+    Cells of one repeat stay in their order.
+    """
+    found: int = next((cell[name] for name in ("seed", "split", "draw") if name in cell), 0)
+    return found
 
 
 def _results(
@@ -163,6 +174,10 @@ def settings_of_machine() -> dict[str, str]:
     return found | {"processor": platform.processor() or platform.machine()}
 
 
+def _total(outcome: Outcome, name: str) -> str:
+    return f"{sum(one.result.get(name, 0.0) for one in outcome.measured):.0f}"
+
+
 def _write(outcome: Outcome, out: Path, scale: Scale, say: Say) -> None:
     """CSV, Markdown and, where matplotlib is installed, figures."""
     experiment = outcome.experiment
@@ -175,7 +190,8 @@ def _write(outcome: Outcome, out: Path, scale: Scale, say: Say) -> None:
     facts = settings_of_machine() | {
         "scale": scale,
         "cells": f"{len(outcome.measured)} of {outcome.n_cells}",
-        "work": f"{sum(one.result['seconds'] for one in outcome.measured):.0f} s in all cells",
+        "work": f"{_total(outcome, 'processor_seconds')} s of processor time in all cells, "
+        f"{_total(outcome, 'seconds')} s by the clock",
     }
     texts = {
         f"{experiment.name}.csv": as_csv(experiment, outcome.rows),

@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
 
 from polymargin.estimators.convex_hull import ConvexHullSVC
+from polymargin.estimators.model_size import classifier_size, vectors_needed
 from polymargin.estimators.multi_prototype import MultiPrototypeSVC
 from polymargin.estimators.multiclass import MulticlassSVC
 from polymargin.reproduce.experiment import Cell, Experiment, Measured, Row, Scale, values_of
@@ -100,9 +101,8 @@ def _numbers(model: Any, width: int) -> int:
     if hasattr(model, "estimators_"):
         return sum(_numbers(one, width) for one in model.estimators_)
     if hasattr(model, "prototypes_") or hasattr(model, "coef_"):
-        W = getattr(model, "coef_", None)
-        return int(np.size(model.prototypes_ if W is None else W) + np.size(model.intercept_))
-    return int(len(model.support_) * width + np.size(model.dual_coef_))
+        return classifier_size(model)[0] // 4
+    return int(len(model.support_) * (width + vectors_needed(model)))
 
 
 def error_table(measured: Sequence[Measured], kernel: str) -> tuple[list[str], np.ndarray]:

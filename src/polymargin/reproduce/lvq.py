@@ -30,26 +30,31 @@ class LVQ(ClassifierMixin, BaseEstimator):
     n_prototypes : int
         Code vectors per class.
     rate : float
-        First learning rate of LVQ1; falls to zero linearly.  LVQ2.1 begins with a third of it.
+        First learning rate of both; falls to zero linearly in each.
     window : float
-        Relative width w of the window of LVQ2.1.
+        Relative width w of the window of LVQ2.1.  With few code vectors a wide window makes LVQ2.1
+        drive vectors apart: on digits with one per class .2 has 19 % errors, .02 has 10 %.
     epochs : int
-        Passes over the examples, of each of the two.
+        Passes of LVQ2.1 over the examples.
+    first_epochs : int
+        Passes of LVQ1 before them.
     random_state : int
     """
 
     def __init__(
         self,
         n_prototypes: int = 5,
-        rate: float = 0.05,
-        window: float = 0.2,
+        rate: float = 0.03,
+        window: float = 0.1,
         epochs: int = 20,
+        first_epochs: int = 5,
         random_state: int = 0,
     ) -> None:
         self.n_prototypes = n_prototypes
         self.rate = rate
         self.window = window
         self.epochs = epochs
+        self.first_epochs = first_epochs
         self.random_state = random_state
 
     def fit(self, X: np.ndarray, y: np.ndarray) -> LVQ:
@@ -64,39 +69,43 @@ class LVQ(ClassifierMixin, BaseEstimator):
                 KMeans(q, n_init=1, random_state=self.random_state).fit(mine).cluster_centers_
             )
             owner += [k] * q
-        self.vectors_, self.owner_ = np.concatenate(vectors), np.array(owner)
+        self._place(np.concatenate(vectors), np.array(owner))
         rng = np.random.default_rng(self.random_state)
-        for step, first in ((self._lvq1, self.rate), (self._lvq21, self.rate / 3.0)):
-            total = self.epochs * len(X)
-            for t in range(total):
-                if t % len(X) == 0:
-                    order = rng.permutation(len(X))
-                i = order[t % len(X)]
-                step(X[i], int(label[i]), first * (1.0 - t / total))
+        for step, passes in ((self._lvq1, self.first_epochs), (self._lvq21, self.epochs)):
+            order = [i for _ in range(passes) for i in rng.permutation(len(X))]
+            for t, i in enumerate(order):
+                step(X[i], int(label[i]), self.rate * (1.0 - t / len(order)))
         return self
 
-    def _distances(self, x: np.ndarray) -> np.ndarray:
-        """Squared distances of the code vectors."""
-        apart = self.vectors_ - x
-        return np.asarray(np.einsum("rd,rd->r", apart, apart))
+    def _place(self, vectors: np.ndarray, owner: np.ndarray) -> None:
+        """Begin with these code vectors."""
+        self.vectors_, self.owner_ = vectors, owner
+        self._squares = np.einsum("rd,rd->r", vectors, vectors)
+
+    def _without_own_square(self, x: np.ndarray) -> np.ndarray:
+        """Squared distances of the code vectors less ||x||^2: one product."""
+        return np.asarray(self._squares - 2.0 * (self.vectors_ @ x))
+
+    def _move(self, vector: int, x: np.ndarray, rate: float) -> None:
+        """Towards x, away where the rate is negative."""
+        moved = self.vectors_[vector]
+        moved += rate * (x - moved)
+        self._squares[vector] = moved @ moved
 
     def _lvq1(self, x: np.ndarray, label: int, rate: float) -> None:
-        winner = int(self._distances(x).argmin())
-        sign = 1.0 if self.owner_[winner] == label else -1.0
-        self.vectors_[winner] += sign * rate * (x - self.vectors_[winner])
+        winner = int(self._without_own_square(x).argmin())
+        self._move(winner, x, rate if self.owner_[winner] == label else -rate)
 
     def _lvq21(self, x: np.ndarray, label: int, rate: float) -> None:
-        distance = self._distances(x)
+        distance = self._without_own_square(x)
         a, b = np.argpartition(distance, 1)[:2]
-        right = self.owner_[[a, b]] == label
-        if right[0] == right[1]:
+        is_right = self.owner_[a] == label
+        if is_right == (self.owner_[b] == label):
             return
-        d1, d2 = np.sqrt(distance[[a, b]])
-        if not is_in_window(float(d1), float(d2), self.window):
-            return
-        for vector, is_right in zip((a, b), right, strict=True):
-            sign = 1.0 if is_right else -1.0
-            self.vectors_[vector] += sign * rate * (x - self.vectors_[vector])
+        d1, d2 = np.sqrt(np.maximum(distance[[a, b]] + x @ x, 0.0))
+        if is_in_window(float(d1), float(d2), self.window):
+            self._move(a, x, rate if is_right else -rate)
+            self._move(b, x, -rate if is_right else rate)
 
     def predict(self, X: np.ndarray) -> np.ndarray:
         """Class of the nearest code vector."""

@@ -139,13 +139,37 @@ def rows(measured: Sequence[Measured]) -> list[Row]:
         )
         for machine in dict.fromkeys(one.cell["machine"] for one in machines)
     ]
-    criteria = [one for one in measured if one.cell["part"] == "criteria"]
-    for data in dict.fromkeys(one.cell["data"] for one in criteria):
-        some = [one for one in criteria if one.cell["data"] == data]
+    whole = _finished_grids([one for one in measured if one.cell["part"] == "criteria"])
+    found += _mean_rows(list(whole.values()))
+    for data, some in whole.items():
         for criterion, name in CRITERIA.items():
             best = chosen_by(some, criterion)
             if best is not None:
                 found.append(_criterion_row(data, name, best, criterion))
+    return found
+
+
+def _finished_grids(criteria: Sequence[Measured]) -> dict[str, list[Measured]]:
+    """The points of every set whose grid is finished: a part of it is no choice."""
+    by_set: dict[str, list[Measured]] = {}
+    for one in criteria:
+        by_set.setdefault(one.cell["data"], []).append(one)
+    points = max((len(some) for some in by_set.values()), default=0)
+    return {data: some for data, some in by_set.items() if len(some) == points}
+
+
+def _mean_rows(grids: Sequence[Sequence[Measured]]) -> list[Row]:
+    """Errors above those of the best point of the grid, over the sets."""
+    found = []
+    for criterion, name in CRITERIA.items():
+        chosen = [(some, chosen_by(some, criterion)) for some in grids]
+        excess = [
+            best.result["error"] - min(one.result["error"] for one in some)
+            for some, best in chosen
+            if best is not None
+        ]
+        label = (f"{len(excess)} sets", f"M-SVM² by {name}")
+        found.append(Row(label, "test error % above the best of the grid", None, excess))
     return found
 
 

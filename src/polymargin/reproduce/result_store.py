@@ -43,16 +43,20 @@ class ResultStore:
 
     def _read(self) -> None:
         kept, broken = [], 0
-        for line in self.path.read_bytes().splitlines():
+        content = self.path.read_bytes()
+        for line in content.split(b"\n"):
+            if not line.strip():
+                continue
             one = _parsed(line)
             if one is None:
                 broken += 1
                 continue
             kept.append(line)
             self._found[cell_key(one.cell)] = one
-        if broken:
+        if broken or not content.endswith(b"\n"):  # the next cell would go on in the last line
             with atomic_file(self.path) as file:
                 file.write(b"".join(line + b"\n" for line in kept))
+        if broken:
             self.notes.append(
                 f"{self.path}: {broken} line(s) cannot be read and are left out, their cells run "
                 f"again; {len(kept)} are kept"
@@ -65,19 +69,29 @@ class ResultStore:
         return len(self._found)
 
     def add(self, cell: Cell, result: Mapping[str, Any]) -> None:
-        """Keep a result; when this returns it is on disk."""
+        """Keep a result; when this returns it is on disk, and when it fails nothing of it is."""
         one = Measured(cell, dict(result))
         line = json.dumps({"cell": cell, "result": one.result}, sort_keys=True) + "\n"
-        with self.path.open("ab") as file:
-            file.write(line.encode())
-            file.flush()
-            os.fsync(file.fileno())
+        with self.path.open("ab", buffering=0) as file:
+            end = file.tell()
+            try:
+                _write_all(file, line.encode())
+                os.fsync(file.fileno())
+            except BaseException:
+                file.truncate(end)
+                raise
         self._found[cell_key(cell)] = one
 
     def of(self, cells: Iterable[Cell]) -> list[Measured]:
         """The finished ones among some cells, in their order."""
         keys = [cell_key(cell) for cell in cells]
         return [self._found[key] for key in keys if key in self._found]
+
+
+def _write_all(file: Any, data: bytes) -> None:
+    """Write without a buffer, which would try the rest of a failed write once more."""
+    while data:
+        data = data[file.write(data) :]
 
 
 def _parsed(line: bytes) -> Measured | None:

@@ -13,6 +13,7 @@ from polymargin.reproduce.experiment import Row
 __all__ = ["binomial_noise", "interval", "judge_row", "verdict"]
 
 _CONFIDENCE = 0.95
+_FEWEST = 3  # runs from which a spread is judged
 
 
 def binomial_noise(error: float | None, n_test: int, percent: bool = True) -> float:
@@ -24,19 +25,19 @@ def binomial_noise(error: float | None, n_test: int, percent: bool = True) -> fl
     return unit * math.sqrt(share * (1.0 - share) / n_test)
 
 
-def interval(values: Sequence[float], noise: float = 0.0) -> float:
-    """Half width of the interval in which one further value lies with probability .95.
+def interval(values: Sequence[float], noise: float = 0.0, printed_runs: int = 1) -> float:
+    """Half width of the interval in which the printed figure lies with probability .95.
 
-    The printed figure is one more run of the same procedure: with n values of standard deviation s
-    it lies within ``t_{n-1} sqrt(s^2 (1 + 1/n) + noise^2)`` of their mean.  A single value has no
-    spread of its own, so that only ``noise`` counts (normal quantile).
+    The printed figure is the mean of p further runs of the same procedure: with n values of
+    standard deviation s it lies within ``t_{n-1} sqrt(s^2 (1/p + 1/n) + noise^2)`` of their mean.
+    A single value has no spread of its own, so that only ``noise`` counts (normal quantile).
     """
     n = len(values)
     if n < 2:
         return float(student.ppf(0.5 + _CONFIDENCE / 2, 1e6)) * noise
     spread = float(np.std(values, ddof=1))
     quantile = float(student.ppf(0.5 + _CONFIDENCE / 2, n - 1))
-    return quantile * math.sqrt(spread**2 * (1.0 + 1.0 / n) + noise**2)
+    return quantile * math.sqrt(spread**2 * (1.0 / printed_runs + 1.0 / n) + noise**2)
 
 
 def verdict(row: Row, values: Sequence[float]) -> str:
@@ -49,9 +50,11 @@ def verdict(row: Row, values: Sequence[float]) -> str:
         return "not comparable: nothing printed"
     if not len(values):
         return "not comparable: not run"
+    if len(values) < _FEWEST and not row.noise:
+        return f"not comparable: fewer than {_FEWEST} runs are finished"
     difference = float(np.mean(values)) - row.published
     rounding = 0.5 * 10.0**-row.digits
-    if abs(difference) <= interval(values, row.noise) + rounding + 1e-12:
+    if abs(difference) <= interval(values, row.noise, row.printed_runs) + rounding + 1e-12:
         return "matched"
     return "better" if (difference < 0) == row.lower_is_better else "worse"
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from polymargin.estimators.multiclass import MulticlassSVC
+from polymargin.exceptions import shown
 from polymargin.problem.kernels import Kernel
 from polymargin.problem.machines import find_machine
 from polymargin.problem.problem import Problem
@@ -65,6 +66,11 @@ class Bound:
     sentence : str
         The result in words.
     delta : float
+
+    See Also
+    --------
+    polymargin.margin_bound : By margins.
+    polymargin.growth_bound : By counting.
     """
 
     value: float
@@ -97,7 +103,7 @@ def margin_bound(
     radius: float | None = None,
     log_base: float = 2.0,
 ) -> Bound:
-    """The margin bound of the multi-prototype machine (theorem 4), and ours with (10.2).
+    r"""The margin bound of the multi-prototype machine (theorem 4), and ours with (10.2).
 
     For a machine whose training examples all have zero slack.  Where they are only classified
     correctly, the same predictions come from the machine scaled to a margin of 1: ``value_scaled``.
@@ -119,12 +125,18 @@ def margin_bound(
     Returns
     -------
     Bound
-        ``terms`` has the sample size ``n``, ``radius2``, ``norm2`` (||M||^2), ``margin`` (the
-        smallest), ``constant`` and ``constant_ours``, ``nodes``, ``capacity`` and ``confidence``
-        (the two summands), ``pair_sum`` and ``margin_sum`` with the values ``value_pair_sum`` and
-        ``value_margin_sum`` that they give in (10.1), ``value_scaled`` (ours, of the machine scaled
-        to margin 1; infinite if it does not separate) and ``value_both_terms``: theorem 4 with
-        130 R^2 in front of both summands.
+        ``terms`` has the sample size ``n``, ``radius2``, ``norm2`` (:math:`\|M\|^2`), ``margin``
+        (the smallest), ``constant`` and ``constant_ours``, ``nodes``, ``capacity`` and
+        ``confidence`` (the two summands), ``pair_sum`` and ``margin_sum`` with the values
+        ``value_pair_sum`` and ``value_margin_sum`` that they give in (10.1), ``value_scaled``
+        (ours, of the machine scaled to margin 1; infinite if it does not separate) and
+        ``value_both_terms``: theorem 4 with :math:`130 R^2` in front of both summands.
+
+    See Also
+    --------
+    growth_bound : A bound that does not look at margins.
+    leave_one_out : Usually says far more.
+    selection.bounds.Bound : What it returns.
 
     Examples
     --------
@@ -238,6 +250,12 @@ def growth_bound(model: Any, X: Any, y: Any, delta: float = 0.05) -> Bound:
         of the bracket), ``deviation`` (the root) and ``formula``, the number that (10.3) gives even
         where an assumption fails.
 
+    See Also
+    --------
+    margin_bound : A bound by margins.
+    leave_one_out : Usually says far more.
+    selection.bounds.Bound : What it returns.
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris
@@ -310,7 +328,7 @@ def growth_bound(model: Any, X: Any, y: Any, delta: float = 0.05) -> Bound:
 def _checked(model: Any, X: Any, y: Any, delta: float) -> PrototypeView:
     check_number("delta", delta, above=0.0)
     if not delta < 1.0:
-        raise ValueError(f"delta must be a number between 0 and 1, got {delta!r}.")
+        raise ValueError(f"delta must be a number between 0 and 1, got {shown(delta)}.")
     if getattr(model, "cost_matrix", None) is not None:
         raise ValueError(
             "model: the bounds are those of the margin 1 for every rival; train without "

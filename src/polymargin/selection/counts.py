@@ -19,6 +19,7 @@ from polymargin.estimators.inspection import dissect, model_space
 from polymargin.estimators.landmark_training import refuse_landmarks
 from polymargin.estimators.multi_prototype import MultiPrototypeSVC
 from polymargin.estimators.multiclass import MulticlassSVC
+from polymargin.exceptions import shown
 from polymargin.problem.machines import find_machine
 from polymargin.radius_margin.lemma_counts import dual_error, lemma_counts
 from polymargin.radius_margin.sphere import smallest_enclosing_sphere
@@ -42,6 +43,10 @@ class LeaveOneOutCount:
         Where the count comes from.
     caveats : tuple of str
         Why the count is no strict bound here; empty where it is one for the exact solution.
+
+    See Also
+    --------
+    leave_one_out_count : Makes it.
 
     Examples
     --------
@@ -94,6 +99,12 @@ def leave_one_out_count(model: Any, X: Any, y: Any) -> LeaveOneOutCount:
     -------
     LeaveOneOutCount
 
+    See Also
+    --------
+    leave_one_out : The exact number, by refits.
+    radius_margin_bound : A bound for M-SVM².
+    LeaveOneOutCount : What it returns.
+
     Notes
     -----
     Of a solution that is optimal to ``tol`` only, examples near the margin may be on either side of
@@ -122,10 +133,15 @@ def leave_one_out_count(model: Any, X: Any, y: Any) -> LeaveOneOutCount:
     if not isinstance(model, MulticlassSVC | MultiPrototypeSVC | ConvexHullSVC):
         raise ValueError(
             "model must be a fitted MulticlassSVC, MultiPrototypeSVC or ConvexHullSVC, got "
-            f"{model!r}."
+            f"{shown(model)}."
         )
     refuse_landmarks(model, "leave_one_out_count")
     check_is_fitted(model)
+    if not hasattr(model, "support_"):
+        raise ValueError(
+            "model: leave_one_out_count reads dual variables, which a model of fit_into or of "
+            "parts of the data does not keep; train it with fit and all rows."
+        )
     y = column_or_1d(y)
     n = _n_train(model)
     if len(y) != n or X.shape[0] != n:

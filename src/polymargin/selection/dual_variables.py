@@ -24,24 +24,29 @@ _MACHINES = ("ww", "llw", "msvm2")
 
 @dataclass(frozen=True)
 class DualVariables:
-    """The dual point of a fitted machine.
+    r"""The dual point of a fitted machine.
 
     Attributes
     ----------
     alpha : (n, Q)
-        alpha_ik >= 0, 0 in the column of the own class.
+        :math:`\alpha_{ik} \ge 0`, 0 in the column of the own class.
     gradient : (n, Q)
-        Of the dual objective that is minimised (J_d of the papers, the negative dual value): 0 in
-        the column of the own class.  M-SVM^2: with kappa + delta / (2 C).
+        Of the dual objective that is minimised (:math:`J_d` of the papers, the negative dual
+        value): 0 in the column of the own class.  M-SVM²: with :math:`\kappa + \delta / (2 C)`.
     value : float
         The dual value, maximised.
     margins : (Q, Q) or None
-        M-SVM^2: geometrical margins (9.1) in the space of kappa + delta / (2 C), where the machine
-        is a hard-margin Lee-Lin-Wahba machine; None for other machines.
+        M-SVM²: geometrical margins (9.1) in the space of :math:`\kappa + \delta / (2 C)`, where the
+        machine is a hard-margin Lee-Lin-Wahba machine; "llw" with ``C=inf``: those of
+        :math:`\kappa`, which is the same with :math:`1 / C = 0`.  None for other machines.
     excess : (Q, Q) or None
-        M-SVM^2: d_kl of (9.1) there, 0 for the closest pair.
+        :math:`d_{kl}` of (9.1) there, 0 for the closest pair.
     functional : float or None
-        M-SVM^2: d, the smallest difference of scores there; at least Q / (Q - 1) at the optimum.
+        d, the smallest difference of scores there; at least :math:`Q / (Q - 1)` at the optimum.
+
+    See Also
+    --------
+    polymargin.dual_variables : Makes it.
     """
 
     alpha: np.ndarray
@@ -58,7 +63,7 @@ def dual_variables(model: MulticlassSVC, X: Any, y: Any) -> DualVariables:
     Parameters
     ----------
     model : MulticlassSVC
-        Fitted, with machine "ww", "llw" or "msvm2" and a finite C.
+        Fitted, with machine "ww", "llw" or "msvm2" and a finite C, or "llw" with C = inf.
     X : array-like or CSR matrix of shape (n_samples, n_features)
         The training examples.
     y : array-like of shape (n_samples,)
@@ -66,6 +71,11 @@ def dual_variables(model: MulticlassSVC, X: Any, y: Any) -> DualVariables:
     Returns
     -------
     DualVariables
+
+    See Also
+    --------
+    margin_record : The primal side of the same solution.
+    selection.dual_variables.DualVariables : What it returns.
 
     Examples
     --------
@@ -105,7 +115,7 @@ def dual_variables(model: MulticlassSVC, X: Any, y: Any) -> DualVariables:
         linear = float(alpha.sum()) / (Q - 1.0)
     norm2 = float((tau * plain).sum())
     margins = excess = functional = None
-    if name == "msvm2":
+    if name == "msvm2" or (name == "llw" and np.isinf(model.C_)):
         margins, excess, functional = _ridge_margins(model, X, scores, label, tau)
     return DualVariables(
         np.maximum(alpha, 0.0),

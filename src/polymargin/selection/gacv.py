@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.utils.validation import _check_sample_weight
 
 from polymargin.estimators.landmark_training import refuse_landmarks
 from polymargin.estimators.multiclass import MulticlassSVC
+from polymargin.exceptions import shown
+from polymargin.problem.encoding import sample_weights
 from polymargin.problem.kernels import squared_norms
 from polymargin.problem.machines import find_machine
 
@@ -32,6 +33,10 @@ class GACV:
     form : str
         What was computed, in words.
     reference : str
+
+    See Also
+    --------
+    polymargin.gacv : Makes it.
     """
 
     value: float
@@ -72,6 +77,11 @@ def gacv(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> GACV:
     -------
     GACV
 
+    See Also
+    --------
+    leave_one_out : The exact number that it approximates.
+    selection.gacv.GACV : What it returns.
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris
@@ -83,7 +93,7 @@ def gacv(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> GACV:
     if not isinstance(estimator, MulticlassSVC) or find_machine(estimator.machine).name != "llw":
         raise ValueError(
             "estimator must be a MulticlassSVC with machine='llw': GACV is derived from its loss, "
-            f"got {estimator!r}."
+            f"got {shown(estimator)}."
         )
     refuse_landmarks(estimator, "GACV")
     if np.isinf(estimator.C):
@@ -108,7 +118,7 @@ def gacv(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> GACV:
     diagonal = model._kernel.diagonal(checked, norms)
     weight = np.ones(n)
     if sample_weight is not None:
-        weight = _check_sample_weight(sample_weight, own, dtype=np.float64)
+        weight = sample_weights(sample_weight, own)
     machine = find_machine("llw")
     observed = float(weight @ machine.loss(h, own) / weight.sum())
     change = diagonal * (multiple * -T).sum(axis=1)

@@ -29,7 +29,6 @@ import scipy.sparse as sp
 from sklearn.base import clone, is_classifier
 from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.validation import (
-    _check_sample_weight,
     check_consistent_length,
     column_or_1d,
 )
@@ -39,8 +38,8 @@ from polymargin.estimators.base import Prepared
 from polymargin.estimators.fitted import store
 from polymargin.estimators.landmark_training import refuse_landmarks
 from polymargin.estimators.multiclass import MulticlassSVC
-from polymargin.exceptions import warn_user
-from polymargin.problem.encoding import encode
+from polymargin.exceptions import shown, warn_user
+from polymargin.problem.encoding import encode, sample_weights
 from polymargin.problem.kernels import resolve_gamma
 from polymargin.problem.machines import Machine
 from polymargin.problem.problem import Problem
@@ -87,6 +86,10 @@ class LeaveOneOut:
     status : str
         "complete", "max_time" or "interrupted".
     seconds : float
+
+    See Also
+    --------
+    polymargin.leave_one_out : Makes it.
     """
 
     errors: int
@@ -150,6 +153,13 @@ def leave_one_out(
     LeaveOneOut
         After Ctrl-C or ``max_time`` with what is known by then (``known``, ``status``); a warning
         says so.
+
+    See Also
+    --------
+    leave_one_out_count : A bound without refits.
+    radius_margin_bound : A bound for M-SVM², smooth in its parameters.
+    gacv : An approximation for Lee-Lin-Wahba.
+    selection.leave_one_out.LeaveOneOut : What it returns.
 
     Examples
     --------
@@ -278,7 +288,7 @@ class _WarmRefits(_Refits):
         self.is_weighted = sample_weight is not None
         self.weight = np.ones(n)
         if self.is_weighted:
-            self.weight = _check_sample_weight(sample_weight, ready.y, dtype=np.float64)
+            self.weight = sample_weights(sample_weight, ready.y)
         self.rebalances = isinstance(model.class_weight, str)
         named = isinstance(model.gamma, str) and model.gamma == "scale"
         uses_gamma = ready.kernel.name in ("rbf", "poly", "sigmoid")
@@ -394,7 +404,7 @@ class _PlainRefits(_Refits):
 
     def __init__(self, estimator: Any, X: Any, y: Any, sample_weight: Any) -> None:
         if not (hasattr(estimator, "fit") and is_classifier(estimator)):
-            raise ValueError(f"estimator must be a classifier, got {estimator!r}.")
+            raise ValueError(f"estimator must be a classifier, got {shown(estimator)}.")
         self.estimator = estimator
         self.X = X.tocsr() if sp.issparse(X) else X
         check_consistent_length(X, y)
@@ -403,7 +413,7 @@ class _PlainRefits(_Refits):
         self.weight = np.ones(n)
         self.is_weighted = sample_weight is not None
         if self.is_weighted:
-            self.weight = _check_sample_weight(sample_weight, self.y, dtype=np.float64)
+            self.weight = sample_weights(sample_weight, self.y)
         self.counted = self.weight > 0.0
         self.classes, label = np.unique(self.y[self.counted], return_inverse=True)
         _check_classes(self.classes, label)

@@ -23,6 +23,7 @@ from polymargin.estimators.geometry import (
 from polymargin.estimators.inspection import dissect, model_space
 from polymargin.estimators.multi_prototype import MultiPrototypeSVC
 from polymargin.estimators.multiclass import MulticlassSVC
+from polymargin.exceptions import shown
 from polymargin.problem.machines import find_machine
 
 __all__ = ["MarginRecord", "PrototypeView", "margin_record", "prototype_view"]
@@ -94,7 +95,7 @@ def prototype_view(model: Any, X: Any, y: Any) -> PrototypeView:
     else:
         raise ValueError(
             "model must be a fitted MulticlassSVC, MultiPrototypeSVC or ConvexHullSVC, got "
-            f"{model!r}."
+            f"{shown(model)}."
         )
     products = prototype_products(model, X)
     constants = np.zeros(len(prototype_class))
@@ -129,11 +130,15 @@ class MarginRecord:
         What every example lacks to the margins that the machine asks for; hulls: to the threshold
         of its class (other examples than those of the training: to being right).
     losses : (n,)
-        The machine's loss of every example, before its weight C_i.
+        The machine's loss of every example, before its weight :math:`C_i`.
     functional : float
-        d(h), the smallest margin; the data are separated if it is positive.
+        :math:`d(h)`, the smallest margin; the data are separated if it is positive.
     errors : int
         Examples that are not classified correctly (ties included).
+
+    See Also
+    --------
+    polymargin.margin_record : Makes it.
     """
 
     classes: np.ndarray
@@ -171,6 +176,13 @@ def margin_record(model: Any, X: Any, y: Any) -> MarginRecord:
     MarginRecord
         ``MulticlassSVC.margins`` refuses examples that are not classified correctly; here they are
         counted in ``errors`` and left out of ``geometric``.
+
+    See Also
+    --------
+    selection.margins.MarginRecord : What it returns.
+    plots.PairMarginsDisplay : Draws margins between classes.
+    plots.SlackDistributionDisplay : Draws losses.
+    dual_variables : The dual side of the same solution.
 
     Examples
     --------

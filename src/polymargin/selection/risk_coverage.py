@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import _check_sample_weight
 
 from polymargin.estimators.inspection import check_rows, class_scores, encode_labels
+from polymargin.problem.encoding import sample_weights
 from polymargin.problem.validation import check_number
 
 __all__ = ["RiskCoverage", "risk_coverage"]
@@ -31,6 +31,11 @@ class RiskCoverage:
         Share of wrong labels among them.
     area : float
         Mean risk over all coverages, 0 for a model that is only wrong about what it rejects first.
+
+    See Also
+    --------
+    polymargin.risk_coverage : Makes it.
+    polymargin.plots.RiskCoverageDisplay : Draws it.
     """
 
     margin: np.ndarray
@@ -79,6 +84,12 @@ def risk_coverage(model: Any, X: Any, y: Any, sample_weight: Any = None) -> Risk
     -------
     RiskCoverage
 
+    See Also
+    --------
+    predict_set : Sets of labels, with a guarantee for new rows.
+    plots.RiskCoverageDisplay : Draws the curve.
+    selection.risk_coverage.RiskCoverage : What it returns.
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris
@@ -91,7 +102,7 @@ def risk_coverage(model: Any, X: Any, y: Any, sample_weight: Any = None) -> Risk
     X = check_rows(X, y)
     scores = class_scores(model, X)
     own = encode_labels(np.asarray(model.classes_), y)
-    weight = _check_sample_weight(sample_weight, own, dtype=np.float64)
+    weight = sample_weights(sample_weight, own)
     if not weight.sum() > 0.0:
         raise ValueError("sample_weight must have a positive sum.")
     top = np.partition(scores, -2, axis=1)[:, -2:]

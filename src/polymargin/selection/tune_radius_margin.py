@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from polymargin.estimators.multiclass import MulticlassSVC
-from polymargin.exceptions import warn_user
+from polymargin.exceptions import shown, warn_user
 from polymargin.problem.validation import check_number
 from polymargin.radius_margin.bound import bound_factor, read_sample
 from polymargin.radius_margin.choice import N_FOLDS, Choice, choose
@@ -27,7 +27,7 @@ _WIDTHS = ("rbf", "poly")
 
 @dataclass(frozen=True)
 class RadiusMarginTuning:
-    """What ``tune_radius_margin`` found.
+    r"""What ``tune_radius_margin`` found.
 
     Attributes
     ----------
@@ -36,13 +36,13 @@ class RadiusMarginTuning:
     value : float
         The bound (28) at these values: a criterion, not an error estimate.
     plateau : float
-        Its value far out, where C -> 0 or gamma -> infinity; a ``value`` near it says that the
-        criterion knows little about these data.
+        Its value far out, where :math:`C \to 0` or :math:`\gamma \to \infty`; a ``value`` near it
+        says that the criterion knows little about these data.
     minimum : dict
         ``C, gamma, coef0, value`` of the lowest point of the criterion: the values chosen, unless
         ``refine`` preferred others.
     machine : MulticlassSVC
-        M-SVM^2 with these values, fitted to all examples.
+        M-SVM² with these values, fitted to all examples.
     trace : dict of equally long arrays
         ``seconds, start, n_examples, C, gamma, coef0, value, slope`` of every evaluation:
         start 0 is the coarse look, the last start the descent on all examples; ``slope`` is the
@@ -57,6 +57,11 @@ class RadiusMarginTuning:
     parameters : tuple of str
     kernel : str
     degree : float
+
+    See Also
+    --------
+    tune_radius_margin : Makes it.
+    plots.CriterionDisplay : Draws it.
 
     Examples
     --------
@@ -115,7 +120,7 @@ def tune_radius_margin(
     random_state: int = 0,
     verbose: int = 0,
 ) -> RadiusMarginTuning:
-    """Minimise the radius-margin bound of M-SVM^2 over C and the parameters of the kernel.
+    """Minimise the radius-margin bound of M-SVM² over C and the parameters of the kernel.
 
     Where the machine at the minimum is wrong about training examples, the criterion is known to
     mislead, and settings around the minimum are compared by cross-validation (``refine``).
@@ -163,6 +168,13 @@ def tune_radius_margin(
     Returns
     -------
     RadiusMarginTuning
+
+    See Also
+    --------
+    radius_margin_bound : The bound that is minimised.
+    RadiusMarginTuning : What it returns.
+    plots.CriterionDisplay : Draws the search.
+    regularization_path : C by validation rows.
 
     Notes
     -----
@@ -222,7 +234,7 @@ def tune_radius_margin(
 
 def _check_count(name: str, value: Any, least: int, other: str = "") -> None:
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
-        raise ValueError(f"{name} must be an integer >= {least}{other}, got {value!r}.")
+        raise ValueError(f"{name} must be an integer >= {least}{other}, got {shown(value)}.")
 
 
 def _last_slope(found: SearchResult) -> float:

@@ -4,14 +4,16 @@
     >>> METHODS["cycles"].name
     'cycles'
 
-A method is one row: its name, why it cannot run a problem (or None), and how it is made.  Whoever
-has another one registers it (``register_method``) and names it in ``solve``.
+A method is one row: its name, why it cannot run a problem (or None), and how it is made.  Another
+one is registered (``register_method``) and named in ``solve``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from polymargin.exceptions import shown
 
 if TYPE_CHECKING:
     from polymargin.problem.point import DualPoint
@@ -67,10 +69,10 @@ def find_method(problem: Problem, method: Any = "auto") -> MethodRow:
         )
     name = method if isinstance(method, str) else type(method).__name__
     if name not in METHODS:
-        raise ValueError(f"method must be 'auto' or one of {sorted(METHODS)}, got {method!r}.")
+        raise ValueError(f"method must be 'auto' or one of {sorted(METHODS)}, got {shown(method)}.")
     why_not = METHODS[name].why_not(problem)
     if why_not:
-        raise ValueError(f"solver={method!r} {why_not}; use solver='block'.")
+        raise ValueError(f"solver={shown(method)} {why_not}; use solver='block'.")
     return METHODS[name]
 
 
@@ -184,6 +186,10 @@ def _why_not_hulls(problem: Problem) -> str | None:
 def _make_sweeps(problem: Problem, run: Run, start: DualPoint | None, options: Any) -> Method:
     from polymargin.solvers.linear import Sweeps
 
+    if start is None and run.n_jobs > 1:
+        from polymargin.solvers.shards.threaded_start import threaded_start
+
+        start = threaded_start(problem, run)
     return Sweeps(problem, run, start)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from polymargin.certificate.training_scores import prototypes
-from polymargin.compiled.fields import BiasedKernelField, SparseField
+from polymargin.compiled.fields import KernelField, SparseField
 from polymargin.problem.machines import Machine
 from polymargin.problem.problem import Problem, row_blocks, run_blocks
 from polymargin.solvers.kernel_rows import KernelRows
@@ -153,9 +153,9 @@ class KernelStage(_Stage):
         return self.pool.ids
 
     @property
-    def field(self) -> BiasedKernelField:
+    def field(self) -> KernelField:
         pool = self.pool
-        return BiasedKernelField(
+        return KernelField(
             pool.rows,
             pool.slot,
             self.F,
@@ -179,6 +179,11 @@ class KernelStage(_Stage):
         F[:, :m] = self.F
         F[:, m:] = scores.T
         self.F = F
+
+    def keep(self, positions: np.ndarray) -> None:
+        """Only these positions, ascending, stay."""
+        self.pool.keep(positions)
+        self.F = np.ascontiguousarray(self.F[:, positions])
 
     def refresh(self, signed: np.ndarray, b: np.ndarray) -> None:
         """Scores of the set from the variables of its patterns, and the intercept of centre b."""

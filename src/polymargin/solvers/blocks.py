@@ -23,13 +23,15 @@ from polymargin.certificate.objective import Objective, linear_and_ridge, merit,
 from polymargin.compiled.block_descent import descend_blocks
 from polymargin.compiled.block_lists import enlist, examine_sums
 from polymargin.compiled.block_variables import make_blocks
-from polymargin.compiled.fields import PackedField
+from polymargin.compiled.fields import DenseField
+from polymargin.compiled.gathered_field import GatheredField, flush, gathered, is_worth_gathering
 from polymargin.compiled.pattern_descent import shuffle
 from polymargin.compiled.raised_field import raised
 from polymargin.compiled.totals import GAIN, GAP, STEPS, VISITS, empty_totals
 from polymargin.problem.balance import repair
 from polymargin.problem.point import DualPoint
 from polymargin.problem.problem import Problem
+from polymargin.solvers.best_multiple import BestMultiple
 from polymargin.solvers.block_scores import KernelStage, LinearStage, centred, settled
 from polymargin.solvers.costs import (
     Budget,
@@ -51,11 +53,16 @@ __all__ = ["BlockDescent"]
 
 # Measured on the problems of benchmarks/machines.
 _RELAXATION = 1.4
-_PASSES_PER_CHECK = (20, 80)  # kernels, linear
+_PASSES_PER_CHECK = (40, 80, 15)  # kernels, linear, kernels close to the end or quadratic
 _THRESHOLD = 0.8  # kernels: share of the average gain below which a step waits
 _PENALTY = 0.05  # constant kernel of a free intercept, in units of the mean K_ii
 # look again at this part of the gap, or of the tolerance: kernels, linear
 _FALL, _SHARE = (0.1, 0.06), (0.3, 1.0)
+_NEAR = 60.0  # kernels: times the tolerance within which noise in the margins is most of the gap
+_CLOSE = 3.0  # kernels: times the tolerance within which the next check comes sooner
+# kernels: patterns that lead by this part of the target leave, once this part of the set does so
+_FAR, _TRIM_BELOW, _TRIM_WITHIN = 0.05, 0.85, 0.1
+_CALM = (1.0, 0.6, 0.4)  # relaxation of the passes before a check there
 
 
 class BlockDescent(Method):
@@ -73,6 +80,7 @@ class BlockDescent(Method):
         n, Q = problem.n_patterns, problem.n_prototypes
         self.problem = problem
         self.machine = problem.machine
+        self.takes_interior_point = problem.machine.loss_matrix is None
         self.cache_mb = run.cache_mb
         self.progress = Progress(self, run)
         self.takes_all = takes_all  # kernels: every pattern is in play from the beginning
@@ -94,7 +102,13 @@ class BlockDescent(Method):
     def start(self, progress: Progress) -> None:
         self.progress = progress
         self.idle = 0
-        self.prepare(allows_float32(self.problem, progress.stop.tol, FLOAT32_PROTOTYPES_TOL))
+        self.is_near = self.is_close = False
+        self.multiple = BestMultiple()
+        self.open_stage(allows_float32(self.problem, progress.stop.tol, FLOAT32_PROTOTYPES_TOL))
+
+    def open_stage(self, single: bool) -> None:
+        """Make what holds the scores; a method that lasts keeps it from solve to solve."""
+        self.prepare(single)
 
     # -- the state ---------------------------------------------------------------------------
 
@@ -177,20 +191,10 @@ class BlockDescent(Method):
 
     def gradient(self, scores: np.ndarray) -> np.ndarray:
         """dD/dv of the set from its class scores, the intercept not yet in them."""
-        blocks = self.blocks
-        own = blocks.own
-        rows = np.arange(len(own))
-        scores = self.problem.raised(scores, self.stage.ids)
-        shifted = scores + self.stage.bias() if self.problem.has_free_bias else scores
-        if blocks.relative:
-            G = shifted - shifted[rows, own][:, None] + blocks.rival_target
-        else:
-            G = shifted + blocks.rival_target
-            G[rows, own] = shifted[rows, own] - blocks.own_target
-        if self.machine.p == 2:
-            centre = blocks.V - blocks.V.mean(axis=1, keepdims=True)
-            G += blocks.ridge[:, None] * centre
-        return G
+        blocks, problem = self.blocks, self.problem
+        scores = problem.raised(scores, self.stage.ids)
+        shifted = scores + self.stage.bias() if problem.has_free_bias else scores
+        return self.machine.dual_gradient(shifted, blocks.own, blocks.V, blocks.ridge)
 
     def hard_cap(self) -> float:
         """Stands for an infinite cap in estimates of the gap."""
@@ -203,13 +207,14 @@ class BlockDescent(Method):
         end: int,
         threshold: float,
         relaxation: float = _RELAXATION,
-        packed: PackedField | None = None,
+        packed: DenseField | None = None,
     ) -> tuple[int, np.ndarray]:
         """One pass over the queue in compiled pieces; missing kernel rows are fetched ahead."""
         totals = empty_totals()
         progress, stage = self.progress, self.stage
         hard_cap = self.hard_cap()
-        field = raised(self.problem, packed or stage.field, self.blocks.own)
+        waiting = self.gathered_field() if packed is None else None
+        field = raised(self.problem, packed or waiting or stage.field, self.blocks.own)
         begin = 0
         shuffle(self.queue, end, self.random)
         while begin < end:
@@ -234,12 +239,23 @@ class BlockDescent(Method):
                 if isinstance(stage, KernelStage) and stage.pool.slot[self.queue[begin]] < 0:
                     ahead = min(end, begin + max(1, min(64, stage.pool.capacity // 2)))
                     stage.pool.fetch(self.queue[begin:ahead])
+        # only here: where a compiled piece ends depends on the clock, and bits must not
+        if waiting is not None:
+            flush(waiting)
         progress.iterations += 1
         progress.steps += int(totals[STEPS])
         progress.work += self.nominal_cost(totals)
         if self.problem.has_free_bias:
             self.move_bias()
         return end, totals
+
+    def gathered_field(self) -> GatheredField | None:
+        """The kernel field with pushes made together, where that pays and no row can leave."""
+        stage = self.stage
+        if not isinstance(stage, KernelStage) or not stage.has_all_rows():
+            return None
+        field = stage.field
+        return gathered(field) if is_worth_gathering(field, self.blocks.relative) else None
 
     def nominal_cost(self, totals: np.ndarray) -> float:
         if isinstance(self.stage, KernelStage):
@@ -269,7 +285,7 @@ class BlockDescent(Method):
         self.listed = None
         threshold = 0.0
         packed = self.pack(end)
-        for _ in range(_PASSES_PER_CHECK[0 if stage.keeps_scores else 1]):
+        for _ in range(self.longest_round()):
             if not end:
                 break
             queued = end
@@ -289,9 +305,25 @@ class BlockDescent(Method):
                 if end and not self.progress.why_stop():
                     end, _ = self.visit(end, 0.0, relaxation, packed)
         unpack(stage.field, packed)
+        if self.is_near and isinstance(stage, KernelStage):
+            self.calm(stage)
         return self.progress.steps - before
 
-    def pack(self, end: int) -> PackedField | None:
+    def longest_round(self) -> int:
+        """Passes until the next check, whatever they find."""
+        if not self.stage.keeps_scores:
+            return _PASSES_PER_CHECK[1]
+        is_short = self.machine.p == 2 or self.is_close
+        return _PASSES_PER_CHECK[2 if is_short else 0]
+
+    def calm(self, stage: KernelStage) -> None:
+        """Under-relaxed passes over all that could move: D hardly sees the noise, P does."""
+        for relaxation in _CALM:
+            end = enlist(self.gradient(stage.inside_scores()), self.blocks, self.queue)
+            if end and not self.progress.why_stop():
+                self.visit(end, 0.0, relaxation)
+
+    def pack(self, end: int) -> DenseField | None:
         """The rows in play packed, where that pays (explicit prototypes only)."""
         stage = self.stage
         if not self.single or not isinstance(stage, LinearStage) or self.problem.has_free_bias:
@@ -338,6 +370,8 @@ class BlockDescent(Method):
         blocks.total[:] = blocks.V.sum(axis=1)
         if isinstance(stage, KernelStage) and stage.has_all_rows():
             stage.refresh(blocks.V, self.b)  # scores in single precision drift
+        if self.is_near and self.multiple.may_help(problem):
+            self.multiple.take(self)
         if problem.has_free_bias:
             self.balance(self.inside_scores())
         if self.problem.is_hard or self.machine.p == 2:
@@ -357,13 +391,15 @@ class BlockDescent(Method):
         width = row_width(problem) if problem.kernel.is_linear else 0.0
         self.progress.work += class_check_seconds(scores.size, width, is_compiled=False)
         reward, ridge = linear_and_ridge(problem, stage.ids, blocks.V)
-        return values_of(problem, scores, norm2, reward, ridge, self.b), norm2
+        # far from the optimum any intercept will do: the search for the best one costs a check
+        may_search = self.is_near or problem.kernel.is_linear
+        return values_of(problem, scores, norm2, reward, ridge, self.b, may_search), norm2
 
     @property
     def may_examine(self) -> bool:
         """Whether one compiled pass over the scores makes the whole check."""
         machine, problem = self.machine, self.problem
-        summed = machine.K1 == 1 and machine.K3 == 0 and machine.own_target is None
+        summed = (machine.K1, machine.K3, machine.p, machine.own_target) == (1, 0, 1, None)
         plain = not problem.has_free_bias and not problem.is_hard
         return bool(summed and plain and problem.kernel.is_linear and machine.shares[0] == 1.0)
 
@@ -383,16 +419,27 @@ class BlockDescent(Method):
     def rescale(self) -> None:
         """The dual of the hard margin is a cone: go to the best multiple of the point (5.10)."""
         blocks, stage = self.blocks, self.stage
-        T = self.machine.coefficients(blocks.V, blocks.own)
         norm2 = stage.norm2(blocks.V, self.inside_scores())
-        norm2 += float((T**2).sum(axis=1) @ blocks.ridge)
+        if blocks.ridge.any():
+            smoothed = self.machine.smoothed(blocks.V, blocks.own)
+            with np.errstate(over="ignore", invalid="ignore"):
+                norm2 += float((blocks.V * smoothed).sum(axis=1) @ blocks.ridge)
         reward = self.machine.reward(blocks.V, blocks.own)
-        if norm2 <= 0.0 or reward <= 0.0:
+        if not 0.0 < norm2 < np.inf or reward <= 0.0:
             return
-        blocks.V[:] *= reward / norm2
-        blocks.total[:] *= reward / norm2
-        self.b = self.b * (reward / norm2)
-        stage.refresh(blocks.V, self.b)
+        multiple = reward / norm2
+        with np.errstate(over="ignore"):
+            if not np.isfinite(multiple * np.abs(blocks.V).max(initial=0.0)):
+                return
+        blocks.V[:] *= multiple
+        blocks.total[:] *= multiple
+        self.b = self.b * multiple
+        if isinstance(stage, KernelStage) and stage.has_all_rows():
+            stage.F *= stage.dtype.type(multiple)  # ``look`` has refreshed them
+            if self.problem.has_free_bias:
+                stage.set_bias(self.b, self.sums())
+        else:
+            stage.refresh(blocks.V, self.b)
 
     def grow(self) -> int:
         """Patterns outside that violate their constraints join, worst first; how many did."""
@@ -407,16 +454,37 @@ class BlockDescent(Method):
         new = order[worst[order] > 0.0][: max(2 * len(stage.ids) // 3, 1000)]
         if len(new):
             self.variables()
+            self.multiple.keep()  # the scores outside belong to it
             stage.grow(outside[new], self.raw_outside[new])
             self.open_blocks()
         return len(new)
+
+    def trim(self, inside: np.ndarray) -> bool:
+        """Patterns without weight and well beyond their margins leave, where they are many."""
+        stage, blocks = self.stage, self.blocks
+        if not isinstance(stage, KernelStage) or not stage.has_all_rows() or self.takes_all:
+            return False
+        scores = self.problem.raised(inside + self.b, stage.ids)
+        lack = self.machine.deficits(scores, blocks.own).max(axis=1)
+        is_far = lack < -_FAR * blocks.rival_target
+        keep = np.flatnonzero(blocks.V.any(axis=1) | ~is_far)
+        if not 0 < len(keep) < _TRIM_BELOW * len(blocks.V):
+            return False
+        self.variables()
+        stage.keep(keep)
+        self.open_blocks()
+        return True
 
     # -- rounds ------------------------------------------------------------------------------
 
     def advance(self, checked: Checked) -> bool:
         grown = self.grow()
-        inside = self.inside_scores() if grown else self.inside
+        inside = self.inside_scores() if self.multiple.undo(self) or grown else self.inside
+        if checked.relative_gap <= _TRIM_WITHIN and self.trim(inside):
+            inside = self.inside_scores()
         is_damped = checked.relative_gap <= DAMPED_WITHIN * self.progress.stop.tol
+        self.is_near = checked.relative_gap <= _NEAR * self.progress.stop.tol
+        self.is_close = checked.relative_gap <= _CLOSE * self.progress.stop.tol
         moved = self.passes(inside, self.target(checked), is_damped)
         self.idle = 0 if moved or grown else self.idle + 1
         if self.idle <= 1:

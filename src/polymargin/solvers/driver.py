@@ -28,7 +28,8 @@ _KEEP_AFTER = 1.1
 """A better point is copied once the work exceeds so many times that of the last copy: points are
 large, and at most a tenth of the work is lost."""
 _NO_MATTER_WITHIN_TOL = ("max_time", "max_iter", "stalled")
-_KEEP_SECONDS = 0.5  # shorter fits keep none: they end before anybody interrupts them
+_KEEP_SECONDS = 0.3  # nominal; shorter fits keep none: they end before anybody interrupts them
+_STEP_SECONDS = 1e-6  # nominal, of methods that count steps but no work
 
 
 @dataclass
@@ -115,10 +116,7 @@ class Progress:
         return relative
 
     def tell(
-        self,
-        entry: AnyCheck,
-        snapshot: Callable[[], DualPoint],
-        history: History | None = None,
+        self, entry: AnyCheck, snapshot: Callable[[], DualPoint], history: History | None = None
     ) -> None:
         """Give a check to a history and its watchers; a watcher may ask to stop, as Ctrl-C does."""
         try:
@@ -152,10 +150,13 @@ class Progress:
         """Copy the point of the lowest merit, now and then.
 
         Short fits with a soft margin need none, and long ones not at every check: points are large.
+        Nominal seconds decide, because a fit that ends at ``max_iter`` may return the copy, and the
+        same seed must give the same bits.
         """
-        is_due = self.run.seconds > _KEEP_SECONDS and self.work >= _KEEP_AFTER * self.kept_work
+        spent = max(self.work, _STEP_SECONDS * self.steps)
+        is_due = spent > _KEEP_SECONDS and spent >= _KEEP_AFTER * self.kept_work
         if merit < self.best_merit and (is_due or self.problem.is_hard):
-            self.best_merit, self.kept_work = merit, self.work
+            self.best_merit, self.kept_work = merit, spent
             self.best = self.method.point()
 
     def judged(self, point: DualPoint) -> Judgement:

@@ -30,7 +30,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from polymargin.problem.balance import repair
 from polymargin.problem.point import DualPoint
-from polymargin.problem.problem import Problem
+from polymargin.problem.problem import Problem, row_blocks
 from polymargin.solvers.last_digits import CUTS, refine
 
 __all__ = ["CentralPath", "features", "follow"]
@@ -39,6 +39,11 @@ _ITERATIONS = 120
 _BACK = 0.995  # of the way to the nearest bound: the usual choice of predictor-corrector methods
 _SHORTEST = 1e-9  # step below which rounding, not the problem, stops the path
 _RESIDUAL = 1e-9  # relative residual of the constraints up to which a point counts as exact
+_BLOCK_CELLS = 250_000  # numbers of a block of products: it stays in the cache of the processor
+_OFF = 1e-3  # of the way to the middle between the bounds, where the path starts beside a point
+_CORRECTIONS = 4  # at most, of a direction: each costs a tenth of the factorisation
+_FURTHER = 0.3  # so much longer a step is asked for by a correction
+_SPREAD = 10.0  # products beyond this factor of their aim are corrected
 _RANK = 1e-14  # eigenvalues of a Gram matrix below this part of the largest are rounding
 
 
@@ -110,6 +115,11 @@ def _sums_of_others(f: np.ndarray) -> np.ndarray:
     return found
 
 
+def _products(t: np.ndarray, X: np.ndarray) -> np.ndarray:
+    """(n, R d) rows t_i (x) x_i."""
+    return np.asarray((t[:, :, None] * X[:, None, :]).reshape(len(X), t.shape[1] * X.shape[1]))
+
+
 class CentralPath:
     """One point near the central path; ``advance`` makes a predictor-corrector step.
 
@@ -121,9 +131,18 @@ class CentralPath:
         margin.
     largest : float
         The largest dual variable so far: where the path starts if there are no caps.
+    start : DualPoint or None
+        A feasible point close to the optimum: where the path starts if there are caps.
     """
 
-    def __init__(self, problem: Problem, X: np.ndarray, cap: np.ndarray, largest: float) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        X: np.ndarray,
+        cap: np.ndarray,
+        largest: float,
+        start: DualPoint | None = None,
+    ) -> None:
         machine, own = problem.machine, problem.own
         n, R = problem.n_patterns, problem.n_prototypes
         self.problem, self.machine, self.own = problem, machine, own
@@ -144,6 +163,8 @@ class CentralPath:
         share = np.where(self.is_own, mine, rival)
         self.cap = cap[:, None] * (1.0 if self.is_shared else np.where(self.there, share, 1.0))
         self._start(largest, float(problem.diagonal.mean()) + float(self.ridge.mean()))
+        if start is not None and self.is_bounded:
+            self._start_near(start)
 
     def _start(self, largest: float, curvature: float) -> None:
         n, R = self.there.shape
@@ -165,6 +186,26 @@ class CentralPath:
             self.xi = np.full((n, 1), 2.0 * lift)
         else:
             self.xi = np.maximum(np.where(self.there, self.z - slope, 1.0), lift)
+
+    def _start_near(self, point: DualPoint) -> None:
+        """Begin beside a point: most of it and a little of the middle between the bounds.
+
+        z and xi are as small as the margins allow, but no product is below the mean one.
+        """
+        there = self.there
+        near = np.where(there, np.abs(point.dense(self.problem)), 0.0)
+        self.alpha = (1.0 - _OFF) * near + _OFF * self.alpha
+        self.w = self._weights(self.alpha)
+        if self.has_bias:
+            self.w[:, -1] = 0.0 if point.b is None else point.b
+        slope, room = self._slopes(), self.room()
+        lack = np.where(there, np.maximum(-slope, 0.0), 0.0)
+        lack = lack.max(axis=1, keepdims=True) if self.is_shared else lack
+        gap = float((self.alpha * slope)[there].sum()) + float(self._bounds(self.cap * lack).sum())
+        mean = gap / (there.sum() + self._bounds(room).size)
+        self.xi = lack + mean / room
+        least = mean / np.where(there, self.alpha, 1.0)
+        self.z = np.where(there, np.maximum(slope + self.xi, least), 1.0)
 
     # -- maps ----------------------------------------------------------------------------------
 
@@ -249,7 +290,8 @@ class CentralPath:
         step = solve(-product, -other)
         ahead = self._gap(step, self._longest(step)) / count
         centre = (max(ahead, 0.0) / mu) ** 3 * mu
-        step = solve(centre - product - step.alpha * step.z, centre - other - step.room * step.xi)
+        wanted = centre - product - step.alpha * step.z, centre - other - step.room * step.xi
+        step = self._corrected(solve, wanted, centre)
         length = min(1.0, _BACK * self._longest(step))
         if not length > _SHORTEST or not np.isfinite(step.w).all():
             return False
@@ -258,6 +300,35 @@ class CentralPath:
         self.xi += length * step.xi
         self.w += length * step.w
         return bool(self.alpha[self.there].min() > 0.0 and self.z[self.there].min() > 0.0)
+
+    def _corrected(
+        self,
+        solve: Callable[[np.ndarray, np.ndarray], _Step],
+        wanted: tuple[np.ndarray, np.ndarray],
+        centre: float,
+    ) -> _Step:
+        """The step for the products ``wanted``, corrected while that makes it longer.
+
+        Products that a longer step would leave far from ``centre`` are asked to come closer
+        (Gondzio's centrality corrections): one factorisation serves them all.
+        """
+        step = solve(*wanted)
+        length, room = self._longest(step), self.room()
+        for _ in range(_CORRECTIONS if self.is_bounded else 0):
+            ahead = min(1.0, length + _FURTHER)
+            found = (
+                (self.alpha + ahead * step.alpha) * (self.z + ahead * step.z),
+                (room + ahead * step.room) * (self.xi + ahead * step.xi),
+            )
+            high = _SPREAD * centre
+            change = [np.maximum(np.clip(p, centre / _SPREAD, high) - p, -high) for p in found]
+            asked = wanted[0] + np.where(self.there, change[0], 0.0), wanted[1] + change[1]
+            other = solve(*asked)
+            longer = self._longest(other)
+            if not longer >= length + 0.1 * _FURTHER:
+                break
+            step, length, wanted = other, longer, asked
+        return step
 
     def _curvatures(self) -> _Inverse:
         """The inverses of the curvatures E_i."""
@@ -271,41 +342,67 @@ class CentralPath:
         return _Inverse.of(np.where(self.there, 1.0 / bend, 0.0), rank_one)
 
     def _normal_matrix(self, E: _Inverse) -> np.ndarray:
-        """(R, d, R, d) sum_i Theta_i (x) x_i x_i'."""
-        X, R = self.X, self.there.shape[1]
-        d = X.shape[1]
-        theta_of = self._relative_theta(E) if self.machine.K1 else self._absolute_theta(E)
-        A = np.empty((R, d, R, d))
+        """(R, d, R, d) sum_i Theta_i (x) x_i x_i'.
+
+        Theta_i is a diagonal, one row and column, and a matrix of rank one: all but the last are
+        R products of order d, and the last is one product of order R d.
+        """
+        R, d = self.there.shape[1], self.X.shape[1]
+        A = np.zeros((R, d, R, d))
+        diagonal = np.zeros((R, d, d))
+        add = self._add_relative if self.machine.K1 else self._add_absolute
+        for rows in row_blocks(len(self.X), max(64, _BLOCK_CELLS // max(R * d, 1))):
+            add(rows, E, A.reshape(R * d, R * d), diagonal)
+        if self.machine.K1:
+            self._add_own(E, A.reshape(R * d, R * d))
+            every = np.arange(R)
+            A[every, :, every, :] = diagonal
+            return A
+        # t_q = e_q - 1/R for every constraint: the mean of the classes is taken out on both sides
         for q in range(R):
-            for r in range(q, R):
-                block = (X * theta_of(q, r)[:, None]).T @ X
-                A[q, :, r, :] = block
-                A[r, :, q, :] = block.T
+            A[q, :, q, :] += diagonal[q]
+            A[q] -= diagonal[q][:, None, :] / R
+            A[:, :, q, :] -= diagonal[q] / R
+        A += diagonal.sum(axis=0)[None, :, None, :] / R**2
         return A
 
-    def _relative_theta(self, E: _Inverse) -> Callable[[int, int], np.ndarray]:
-        """Theta_i[q, r] of all patterns, without differences of nearly equal numbers."""
-        f, g, k, is_own = E.f, E.g[:, 0], E.k[:, 0], self.is_own
-        total, others = f.sum(axis=1), _sums_of_others(f)
+    def _add_relative(self, rows: slice, E: _Inverse, A: np.ndarray, diagonal: np.ndarray) -> None:
+        """Theta_i[q, r] = -g f_q f_r for rivals, -k f_r in the row of the own class.
 
-        def theta(q: int, r: int) -> np.ndarray:
-            if q == r:
-                return np.where(is_own[:, q], total * k, f[:, q] * (k + g * others[:, q]))
-            rivals = np.where(is_own[:, r], -f[:, q] * k, -g * f[:, q] * f[:, r])
-            return np.where(is_own[:, q], -f[:, r] * k, rivals)
+        The diagonal, f_q (k + g sum of the other f) and k sum f, is summed apart: as a difference
+        of these numbers it would lose its digits.
+        """
+        X, f, g, k = self.X[rows], E.f[rows], E.g[rows], E.k[rows]
+        is_own = self.is_own[rows]
+        if g.any():
+            Y = _products(np.sqrt(g) * f, X)
+            A -= Y.T @ Y
+        on_diagonal = np.where(
+            is_own, k * f.sum(axis=1, keepdims=True), f * (k + g * _sums_of_others(f))
+        )
+        for q in range(f.shape[1]):
+            diagonal[q] += (X * on_diagonal[:, q, None]).T @ X
 
-        return theta
+    def _add_own(self, E: _Inverse, A: np.ndarray) -> None:
+        """The row and the column of the own class, class by class."""
+        d = self.X.shape[1]
+        for q in range(self.there.shape[1]):
+            mine = np.flatnonzero(self.own == q)
+            for some in row_blocks(len(mine), max(64, _BLOCK_CELLS // max(len(A), 1))):
+                at = mine[some]
+                block = self.X[at].T @ _products(E.k[at] * E.f[at], self.X[at])
+                A[q * d : (q + 1) * d] -= block
+                A[:, q * d : (q + 1) * d] -= block.T
 
-    def _absolute_theta(self, E: _Inverse) -> Callable[[int, int], np.ndarray]:
-        """Theta_i[q, r] of all patterns."""
-        f, R = E.f, self.there.shape[1]
-        t, total = self._coefficients(f), f.sum(axis=1)
-
-        def theta(q: int, r: int) -> np.ndarray:
-            found = total / R**2 - (f[:, q] + f[:, r]) / R - E.g[:, 0] * t[:, q] * t[:, r]
-            return np.asarray(found + f[:, q] if q == r else found)
-
-        return theta
+    def _add_absolute(self, rows: slice, E: _Inverse, A: np.ndarray, diagonal: np.ndarray) -> None:
+        """Theta_i = T (diag(f) - g f f') T with T = 1 - 11'/R, signs cancelling in the diagonal."""
+        X, f, g = self.X[rows], E.f[rows], E.g[rows]
+        if g.any():
+            t = f * self.sign[rows]
+            t = _products(t - t.mean(axis=1, keepdims=True), X)
+            A -= t.T @ (np.repeat(g, t.shape[1], axis=1) * t)
+        for q in range(f.shape[1]):
+            diagonal[q] += (X * f[:, q, None]).T @ X
 
     def _factorised(self) -> Callable[[np.ndarray, np.ndarray], _Step]:
         """The factor of the normal matrix, as a function from products wanted to a step."""

@@ -25,6 +25,7 @@ _LARGEST_DATA = 50_000_000  # numbers in the rows of the feature map
 _SPENT = 0.5  # of the interior point's cost must have gone into descent before
 _LEFT = 2.0  # times its cost must still be needed by descent
 _GRACE = 20.0  # times its cost may go into descent after a solution that rounding hides
+_NEAR = 0.1  # relative gap up to which descent's point is where the path begins
 _AIM = 0.01  # of the tolerance: the next digits are cheap, and the judge sees rounding too
 
 
@@ -62,6 +63,8 @@ class InteriorPointSwitch:
             return len(marks) > 8
         if not gap < gap_before:
             return True
+        if gap <= 0.0:
+            return False
         checks_left = np.log(max(gap / progress.stop.tol, 1.0)) / np.log(gap_before / gap)
         return bool(checks_left * (now - before) > _LEFT * self.cost)
 
@@ -86,9 +89,7 @@ class InteriorPointSwitch:
             return None
         best = None
         for cap in self.caps(dual, largest):
-            path = CentralPath(self.problem, X, cap, largest)
-            points, iterations = follow(path, _AIM * tol, progress.why_stop)
-            progress.iterations += iterations
+            path, points = self.followed(X, cap, largest)
             for point in points:
                 certificate = self.certificate(point)
                 if certificate is None:
@@ -102,6 +103,25 @@ class InteriorPointSwitch:
             if not self.left and path.is_within(_AIM * tol) and cap is self.problem.cap:
                 self.hidden_at = progress.work
         return best
+
+    def followed(
+        self, X: np.ndarray, cap: np.ndarray, largest: float
+    ) -> tuple[CentralPath, list[DualPoint]]:
+        """A path and the points at its end, begun beside descent's point where that is close.
+
+        A path from there may leave the middle too far to arrive: then another begins there.
+        """
+        progress, tol = self.progress, _AIM * self.progress.stop.tol
+        starts: list[DualPoint | None] = [None]
+        if progress.marks[-1][1] <= _NEAR:
+            starts.insert(0, progress.method.point())
+        for start in starts:
+            path = CentralPath(self.problem, X, cap, largest, start)
+            points, iterations = follow(path, tol, progress.why_stop)
+            progress.iterations += iterations
+            if path.is_within(tol) or progress.why_stop():
+                break
+        return path, points
 
     def caps(self, dual: float, largest: float) -> list[np.ndarray]:
         """Caps to try, the last ones those of the problem.

@@ -14,6 +14,7 @@ import numpy as np
 
 from polymargin.certificate.certificate import Judgement
 from polymargin.certificate.objective import merit, values_of_sums
+from polymargin.certificate.training_scores import KnownRows
 from polymargin.compiled.fields import KernelField
 from polymargin.compiled.pattern_descent import descend, make_duals, screen, shuffle, wanted
 from polymargin.compiled.raised_field import raised
@@ -39,6 +40,9 @@ _SAFETY = 0.9
 _RELAXATION = 1.3
 _TRIM_BELOW = 0.8
 _NEAR = 0.02
+_LONG_ROW = 64
+"""Numbers of a row from which on kernel values of checks are kept: below, memory that has not been
+used before costs more than computing them again (measured: no gain at 36, a quarter at 256)."""
 _VISITS_PER_ROW, _THRESHOLD_AGAIN = 8, 0.1  # while rows are scarce: 4 times fewer rows
 
 
@@ -88,6 +92,7 @@ class WorkingSet(Method):
             0, dtype=np.int64
         )  # ``self.tau`` is the point until rows are there
         self.pool = KernelRows(self.problem, dtype, self.cache_mb, self.progress.why_end)
+        self.kept_rows: KnownRows | None = None
         n, R = self.tau.shape
         self.inside = np.zeros(n, dtype=bool)
         self.outside_scores = np.zeros((n, R), dtype=self.dtype)
@@ -108,6 +113,8 @@ class WorkingSet(Method):
         if not len(new):
             return
         m = len(self.ids)
+        if self.kept_rows is not None:
+            self.kept_rows.forget(self.rows_beside(self.pool.cells_after(len(new))))
         self.pool.grow(new)
         self.inside[new] = True
         F = np.empty((self.F.shape[0], len(self.ids)), dtype=self.dtype)
@@ -140,10 +147,10 @@ class WorkingSet(Method):
         """Scores of the set from its dual variables, free of drift."""
         self.F = np.ascontiguousarray(self.scores(self.ids).T)
 
-    def scores(self, patterns: np.ndarray) -> np.ndarray:
-        """(k, R) scores of any patterns by the current dual variables."""
-        at = np.arange(len(self.ids))
-        support = np.flatnonzero(self.duals.tau[at, self.duals.own])
+    def scores(self, patterns: np.ndarray, support: np.ndarray | None = None) -> np.ndarray:
+        """(k, R) scores of any patterns by the dual variables, of all or of some positions."""
+        if support is None:
+            support = np.flatnonzero(self.own_weights())
         tau = self.duals.tau[support].astype(self.dtype)
         out = np.zeros((len(patterns), tau.shape[1]), dtype=self.dtype)
         if not len(support):
@@ -195,7 +202,8 @@ class WorkingSet(Method):
         """The field of the set, with other places of its rows if given."""
         pool = self.pool
         slot = pool.slot if slot is None else slot
-        field = KernelField(pool.rows, slot, self.F, len(self.ids), pool.used, pool.tick)
+        nothing = np.zeros(len(self.F)), 0.0  # the constant feature and its weight
+        field = KernelField(pool.rows, slot, self.F, len(self.ids), pool.used, pool.tick, *nothing)
         return raised(self.problem, field, self.duals.label)
 
     def descend(self, queue: np.ndarray, end: int, threshold: float, totals: np.ndarray) -> None:
@@ -278,8 +286,39 @@ class WorkingSet(Method):
     def look_outside(self) -> None:
         """Scores of the patterns outside by the current dual variables."""
         outside = np.flatnonzero(~self.inside)
-        self.outside_scores[outside] = self.scores(outside)
+        support = np.flatnonzero(self.own_weights())
+        is_known = self.know_rows(self.ids[support])
+        found = self.scores(outside, support[~is_known])
+        if self.kept_rows is not None and is_known.any():
+            at = support[is_known]
+            found += self.kept_rows.scores(self.ids[at], self.duals.tau[at])[:, outside].T
+        self.outside_scores[outside] = found
         self.progress.work += kernel_check_seconds(len(outside), len(self.ids))
+
+    def know_rows(self, support: np.ndarray) -> np.ndarray:
+        """Of which of these patterns the kernel rows over all patterns are at hand.
+
+        Most patterns with weight at one check have weight at the next: a row that is kept turns
+        its part of all further checks into a product of matrices.
+        """
+        data, n = self.pool.data, self.problem.n_patterns
+        if data.length < _LONG_ROW:
+            return np.zeros(len(support), dtype=bool)
+        room = self.rows_beside(self.pool.rows.size)
+        if self.kept_rows is None and room >= len(support):
+            rows_of = data.rows_over_all()
+            self.kept_rows = KnownRows(rows_of, n, self.dtype, room, self.problem.n_jobs)
+        if self.kept_rows is None:
+            return np.zeros(len(support), dtype=bool)
+        new = self.kept_rows.missing(support)
+        left = max(min(room, len(self.kept_rows.rows)) - self.kept_rows.count, 0)
+        self.kept_rows.learn(new[:left], self.progress.why_end)
+        return np.asarray(self.kept_rows.place[support] >= 0)
+
+    def rows_beside(self, n_cells: int) -> int:
+        """Rows over all patterns that fit beside so many numbers of the set, which come first."""
+        left = self.pool.cells - n_cells - self.pool.data.cells_of_all
+        return max(left // self.problem.n_patterns, 0)
 
     def sum_up(self) -> Checked:
         """What ``check`` says, by the scores outside as they were last seen."""
@@ -330,8 +369,7 @@ class WorkingSet(Method):
             if not self.sharpen():
                 return False
         else:
-            if len(self.violating) < 0.05 * len(self.ids):
-                self.trim()
+            self.trim()
             self.grow(self.violating[: max(2 * len(self.ids) // 3, 1000)])
         self.descend_in_set()
         return True

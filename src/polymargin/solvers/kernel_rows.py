@@ -20,6 +20,7 @@ __all__ = ["KernelRows", "WorkingData"]
 
 _BLOCK = 256
 _PREPARED_ROWS = 1024
+_LONG_ROW = 64  # numbers from which on a kernel value costs more than a transposed copy of it
 
 
 class KernelRows:
@@ -47,13 +48,13 @@ class KernelRows:
         self.cells = max(int(cache_mb * 1e6 / self.dtype.itemsize), 64)
         self.ids = np.empty(0, dtype=np.int64)
         self.data = WorkingData(problem, self.dtype)
-        width = min(problem.n_patterns, max(int(np.sqrt(self.cells)), 16))
-        self._allocate(width)
+        self.widest = min(problem.n_patterns, max(int(np.sqrt(self.cells)), 16))
+        self._allocate(0)
         self.misses = 0
         self.mirrored_from = 0
 
     def _allocate(self, width: int) -> None:
-        capacity = min(width, max(self.cells // width, 2))
+        capacity = min(width, max(self.cells // max(width, 1), 2))
         self.pages = Pages((capacity, width), self.dtype)
         self.rows = self.pages.array
         self.slot = np.full(width, -1, dtype=np.int64)
@@ -75,7 +76,7 @@ class KernelRows:
         """The patterns ``new`` join: rows at hand get their columns, new rows while they fit."""
         m, wanted = len(self.ids), len(self.ids) + len(new)
         if wanted > self.rows.shape[1]:
-            self._widen(min(self.problem.n_patterns, max(wanted, wanted + wanted // 2)))
+            self._widen(self._width_for(wanted))
         self.ids = np.concatenate([self.ids, new])
         self.data.grow(new)
         if wanted <= self.capacity and not m and self._copy_given(new):
@@ -83,15 +84,31 @@ class KernelRows:
         if wanted <= self.capacity:
             # the whole matrix fits: new rows in blocks, their columns by symmetry
             self.mirrored_from = m
+            is_long = self.data.length >= _LONG_ROW
             self.slot[m:wanted] = np.arange(m, wanted)
             self.owner[m:wanted] = np.arange(m, wanted)
-            self._fill(np.arange(m, wanted), slice(0, wanted))
+            self._fill(m, wanted, is_long)
             run_blocks(self._mirror, m, _BLOCK, 1, self.why_stop)
+            if is_long:
+                run_blocks(self._mirror_new, wanted - m, _BLOCK, 1, self.why_stop)
             return
         kept = np.flatnonzero(self.owner >= 0)
         for start in range(0, len(kept), _BLOCK):
             places = kept[start : start + _BLOCK]
             self.rows[places, m:wanted] = self.data.block(self.owner[places], slice(m, wanted))
+
+    def _width_for(self, wanted: int) -> int:
+        """Room for so many patterns and some that will join: rows are copied when it is filled."""
+        width = wanted + wanted // 2
+        if wanted <= self.widest:
+            width = min(width, self.widest)  # all rows fit
+        return min(self.problem.n_patterns, width)
+
+    def cells_after(self, n_new: int) -> int:
+        """How many numbers the pool will hold when so many patterns have joined."""
+        wanted = len(self.ids) + n_new
+        width = self.rows.shape[1] if wanted <= self.rows.shape[1] else self._width_for(wanted)
+        return width * min(width, max(self.cells // max(width, 1), 2))
 
     def _copy_given(self, new: np.ndarray) -> bool:
         """All patterns of a given matrix join: a copy of it, if that is all there is to do."""
@@ -107,31 +124,36 @@ class KernelRows:
 
     def _mirror(self, block: slice) -> None:
         """Columns of the newest rows into older rows, by symmetry."""
-        m = self.mirrored_from
-        self.rows[block, m : len(self.ids)] = self.rows[m : len(self.ids), block].T
+        m, end = self.mirrored_from, len(self.ids)
+        self.rows[block, m:end] = self.rows[m:end, block].T
+
+    def _mirror_new(self, block: slice) -> None:
+        """What ``_fill`` left out of a block of new rows, beyond its diagonal."""
+        first, end = self.mirrored_from, len(self.ids)
+        rows, rest = slice(first + block.start, first + block.stop), slice(first + block.stop, end)
+        self.rows[rows, rest] = self.rows[rest, rows].T
 
     def _widen(self, width: int) -> None:
         old, owners = self.rows, self.owner
         m = len(self.ids)
         self._allocate(width)
         places = np.flatnonzero(owners >= 0)[: self.capacity]
+        self.pages.take(0, len(places))
         for target, place in enumerate(places):
             self.rows[target, :m] = old[place, :m]
         self.owner[: len(places)] = owners[places]
         self.slot[owners[places]] = np.arange(len(places))
 
-    def _fill(self, positions: np.ndarray, columns: slice) -> None:
-        """Compute the rows of consecutive positions into their own places."""
-        first = int(positions[0]) if len(positions) else 0
-
-        self.pages.take(first, first + len(positions))
+    def _fill(self, first: int, end: int, is_half: bool) -> None:
+        """Compute rows into their own places, or each block up to and with its diagonal."""
+        self.pages.take(first, end)
 
         def work(block: slice) -> None:
-            chosen = positions[block]
-            target = slice(first + block.start, first + block.stop)
-            self.rows[target, columns] = self.data.block(chosen, columns)
+            rows = slice(first + block.start, first + block.stop)
+            columns = slice(0, rows.stop if is_half else end)
+            self.rows[rows, columns] = self.data.block(rows, columns)
 
-        run_blocks(work, len(positions), _BLOCK, self.problem.n_jobs, self.why_stop)
+        run_blocks(work, end - first, _BLOCK, self.problem.n_jobs, self.why_stop)
 
     def hold(self, positions: np.ndarray) -> None:
         """Have the rows of these positions, at most ``capacity``, all at hand.
@@ -266,6 +288,36 @@ class WorkingData:
         if self.norms is not None:
             a, b = self.norms[positions], self.norms[columns]
         return kernel.block(self.X[positions], self.X[columns], a, b)
+
+    @property
+    def length(self) -> float:
+        """Numbers that go into a kernel value: 0 for given matrices, many for callables."""
+        X, n = self.problem.X, max(self.problem.n_patterns, 1)
+        if self.kernel.name == "precomputed":
+            return 0.0
+        if self.kernel.function is not None:
+            return float("inf")
+        return float(X.nnz / n if sp.issparse(X) else X.shape[1])
+
+    @property
+    def cells_of_all(self) -> int:
+        """Numbers in a copy of X (of a sparse one the stored numbers and their places)."""
+        X = self.problem.X
+        if self.kernel.function is not None:
+            return 0
+        return 2 * int(X.nnz) if sp.issparse(X) else int(X.size)
+
+    def rows_over_all(self) -> Callable[[np.ndarray], np.ndarray]:
+        """A function that gives the kernel values of patterns against all patterns of X."""
+        kernel = self.kernel
+        whole = self.prepare(np.arange(self.problem.n_patterns))
+        norms = self.norms_of(whole)
+
+        def rows_of(patterns: np.ndarray) -> np.ndarray:
+            a = None if norms is None else norms[patterns]
+            return kernel.block(whole[patterns], whole, a, norms)
+
+        return rows_of
 
     def row(self, position: int) -> np.ndarray:
         """Kernel values of everyone in play against one of them."""

@@ -175,7 +175,9 @@ class _PivotedCholesky:
         k, last = self.count, self.count + len(new)
         own = self._left(new, new).astype(np.float64)
         lower = _factor(0.5 * (own + own.T), self.least)
-        inverse = np.linalg.inv(lower).T.astype(self.F.dtype)
+        inverse = np.linalg.inv(lower).T
+        if np.abs(inverse).max() < np.finfo(self.F.dtype).max:
+            inverse = inverse.astype(self.F.dtype)
 
         def work(rows: slice) -> None:
             if not k:

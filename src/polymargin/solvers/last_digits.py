@@ -198,7 +198,9 @@ def _within_caps(alpha: np.ndarray, cap: np.ndarray) -> np.ndarray:
 def may_refine_quadratic(problem: Problem, tol: float) -> bool:
     """Whether the machine is smooth, the tolerance fine and the system small."""
     small = problem.n_patterns * (problem.n_prototypes - 1) <= _LARGEST_QUADRATIC
-    return problem.machine.p == 2 and not problem.is_hard and tol <= _QUADRATIC_TOL and small
+    machine = problem.machine
+    is_smooth = machine.p == 2 and machine.loss_matrix is None
+    return is_smooth and not problem.is_hard and tol <= _QUADRATIC_TOL and small
 
 
 def refine_quadratic(problem: Problem, signed: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from polymargin.certificate.certificate import Judgement
 from polymargin.certificate.objective import merit, values_of_sums
 from polymargin.certificate.training_scores import prototypes
-from polymargin.compiled.fields import DenseField, PackedField, SparseField
+from polymargin.compiled.fields import DenseField, SparseField
 from polymargin.compiled.memory import fresh
 from polymargin.compiled.pattern_descent import descend_until, make_duals, screen
 from polymargin.compiled.raised_field import raised
@@ -24,12 +24,7 @@ from polymargin.compiled.totals import GAP, LOSS, MARGIN, OWN, STEPS, VISITS, em
 from polymargin.problem.kernels import dense_scores
 from polymargin.problem.point import DualPoint
 from polymargin.problem.problem import Problem, computed_ahead, row_blocks
-from polymargin.solvers.costs import (
-    Budget,
-    linear_check_seconds,
-    linear_visit_seconds,
-    row_width,
-)
+from polymargin.solvers.costs import Budget, linear_check_seconds, linear_visit_seconds, row_width
 from polymargin.solvers.driver import Progress
 from polymargin.solvers.linear_fields import (
     FEW,
@@ -229,7 +224,7 @@ class Sweeps(Method):
         most: int,
         hard_cap: float,
         relaxation: float = _RELAXATION,
-        packed: PackedField | None = None,
+        packed: DenseField | None = None,
     ) -> tuple[int, int]:
         """Compiled passes over ``queue[:end]`` in pieces that let Python look at the clock.
 
@@ -282,7 +277,7 @@ class Sweeps(Method):
         unpack(self.field, packed)
         return steps
 
-    def pack(self, end: int, few: float = FEW) -> PackedField | None:
+    def pack(self, end: int, few: float = FEW) -> DenseField | None:
         """The rows in play packed, where that pays."""
         if not self.single or self.problem.centre is not None:
             return None

@@ -80,9 +80,11 @@ class Metric:
 def prototype_metric(W: np.ndarray) -> Metric:
     """The metric of prototypes W (R, d); that of Euclid where they are all zero."""
     d = W.shape[1]
-    norm2 = float((W**2).sum())
-    if not 0.0 < norm2 < np.inf:
+    largest = float(np.abs(W).max(initial=0.0))
+    if not 0.0 < largest < np.inf:
         return Metric.of(np.eye(d))
+    W = W / 2.0 ** np.frexp(largest)[1]  # the metric does not depend on it, its squares fit
+    norm2 = float((W**2).sum())
     A = (1.0 - _SHRINKAGE) / norm2 * (W.T @ W) + _SHRINKAGE / d * np.eye(d)
     cost = float((np.linalg.solve(A, W.T) * W.T).sum())
     return Metric.of(cost / norm2 * A)

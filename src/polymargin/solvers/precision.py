@@ -16,7 +16,13 @@ import numpy as np
 
 from polymargin.problem.problem import Problem
 
-__all__ = ["FLOAT32_PROTOTYPES_TOL", "FLOAT32_SCORES_TOL", "allows_float32", "row_dtype"]
+__all__ = [
+    "FLOAT32_LARGEST",
+    "FLOAT32_PROTOTYPES_TOL",
+    "FLOAT32_SCORES_TOL",
+    "allows_float32",
+    "row_dtype",
+]
 
 FLOAT32_SCORES_TOL = 1e-4
 """Smallest tolerance for float32 kernel rows and scores of Crammer-Singer."""
@@ -25,19 +31,26 @@ FLOAT32_PROTOTYPES_TOL = 5e-4
 """Smallest tolerance for float32 prototypes, and for the machines with many variables a pattern
 (Weston-Watkins and others), whose scores are sums of many more steps."""
 
-_LARGEST_NORM2 = 1e30
-"""Largest K_ii: its products with dual variables and margins still lie in the range of float32."""
+FLOAT32_LARGEST = 1e30
+"""Largest K_ii, C_i and prototypes: products with dual variables and margins fit float32."""
 
 
 def allows_float32(problem: Problem, tol: float, limit: float) -> bool:
-    """Whether float32 reaches ``tol``: soft margin, tolerance above ``limit``, moderate norms.
+    """Whether float32 reaches ``tol``: soft margin, ``tol`` above ``limit``, moderate norms and C.
 
     The dual variables of a hard margin have no bound, and their rounding none either.  Rows of a
     sum of kernels are not centred, so that float32 would lose the digits of its RBF terms.
     """
     if tol < limit or problem.is_hard or problem.kernel.parts:
         return False
-    return bool((problem.diagonal < _LARGEST_NORM2).all())
+    norms: tuple[np.ndarray, ...] = ()
+    if problem.norms is not None:
+        factor = float(np.max(problem.kernel.folded()[1]))
+        with np.errstate(over="ignore"):
+            norms = (problem.norms, factor * factor * problem.norms)
+    return all(
+        bool((size < FLOAT32_LARGEST).all()) for size in (problem.diagonal, problem.cap, *norms)
+    )
 
 
 def row_dtype(problem: Problem, tol: float, limit: float = FLOAT32_SCORES_TOL) -> Any:

@@ -37,7 +37,9 @@ from polymargin.solvers.driver import Solution
 from polymargin.solvers.history import AnyCheck, OuterCheck
 from polymargin.solvers.method import unjudged
 from polymargin.solvers.prototype_scores import AssignedKernelScores, AssignedLinearScores
+from polymargin.solvers.prototype_smo import AssignedPatternScores
 from polymargin.solvers.run import Run
+from polymargin.solvers.smo.pattern_smo import PatternSMO
 
 __all__ = ["PrototypeSolution", "solve_prototypes", "with_energy"]
 
@@ -47,8 +49,9 @@ _LARGE = 500_000  # examples times prototypes above which rounds after annealing
 _ANNEALED_TOL = 0.01  # of the first static problem after annealing
 _COLD_STEPS, _FEW = 20, 5000  # steps at temperature zero; n / 5000 changes are few
 _ROUGH_TOL, _CLOSER = 0.02, 0.5  # of the first static problem between greedy reassignments, factor
-_SNAPSHOT_SECONDS = 0.5
+_SNAPSHOT_STEPS = 20  # per example between two copies of the point: copying stays a few percent
 _EXCHANGES = 64  # single reassignments that a tiny problem tries one by one
+_HOT_SHARE = 0.5  # of max_iter: passes of the annealing at most, the others are for its end
 _GREEDY, _KEEP = 0.0, -1.0  # temperatures: the smallest slack; no reassignment
 
 
@@ -63,7 +66,12 @@ class PrototypeSolution:
 
 
 def solve_prototypes(
-    problem: Problem, run: Run, schedule: Schedule | None, is_static: bool = False
+    problem: Problem,
+    run: Run,
+    schedule: Schedule | None,
+    is_static: bool = False,
+    zeroing: bool = False,
+    method: PatternSMO | None = None,
 ) -> PrototypeSolution:
     """Train from the assignment ``problem.own``.
 
@@ -75,8 +83,13 @@ def solve_prototypes(
         Temperatures of the annealing; None goes straight to greedy rounds.
     is_static : bool
         Keep the initial assignment.
+    zeroing : bool
+        Give up the weights of examples that change their prototype in greedy rounds (A13), where
+        there is no schedule to say so.
+    method : PatternSMO or None
+        The member of the SMO-like family that solves the static problems; None: our own loops.
     """
-    work = _Alternation(problem, run, schedule)
+    work = _Alternation(problem, run, schedule, zeroing, method)
     try:
         work.begin()
         # one prototype per class: nothing to assign
@@ -104,15 +117,24 @@ def with_energy(solution: Solution, run: Run) -> PrototypeSolution:
 class _Alternation:
     """The state of the alternation: ``self.problem.own`` is a copy that it changes in place."""
 
-    scores: AssignedLinearScores | AssignedKernelScores | None = None
+    scores: AssignedLinearScores | AssignedKernelScores | AssignedPatternScores | None = None
 
-    def __init__(self, problem: Problem, run: Run, schedule: Schedule | None) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        run: Run,
+        schedule: Schedule | None,
+        zeroing: bool = False,
+        method: PatternSMO | None = None,
+    ) -> None:
         n = problem.n_patterns
         self.problem = problem.changed(own=problem.own.copy())
         self.own = self.problem.own
         self.run = run
         self.stop, self.history = run.stop, run.history
         self.schedule = schedule
+        self.method = method
+        self.zeroing = zeroing if schedule is None else schedule.zeroing
         n_classes = int(problem.prototype_class[-1]) + 1
         self.first = np.searchsorted(problem.prototype_class, np.arange(n_classes + 1))
         self.winner = np.empty(n, dtype=np.int64)
@@ -121,13 +143,17 @@ class _Alternation:
         self.best_own = self.own.copy()
         self.energy_now = np.inf
         self.snapshot: tuple[float, np.ndarray, DualPoint] | None = None
-        self.snapshot_at = 0.0
+        self.snapshot_at = 0
 
     def begin(self) -> None:
         """Make the scores; kernel rows may take longer than there is time."""
-        is_linear = self.problem.kernel.is_linear
-        kind = AssignedLinearScores if is_linear else AssignedKernelScores
-        self.scores = self.stage = kind(self.problem, self.run)
+        if self.method is not None:
+            self.scores = AssignedPatternScores(self.problem, self.run, self.method)
+        elif self.problem.kernel.is_linear:
+            self.scores = AssignedLinearScores(self.problem, self.run)
+        else:
+            self.scores = AssignedKernelScores(self.problem, self.run)
+        self.stage = self.scores
 
     # -- one step ----------------------------------------------------------------------------
 
@@ -143,7 +169,6 @@ class _Alternation:
         cross -= self.problem.extra_reward(duals.tau)
         moved = queued = 0
         balance = 0.0 if self.schedule is None else self.schedule.balance
-        zeroing = self.schedule is not None and self.schedule.zeroing
         pull = pulls(self.own, duals.cap, self.first, balance)
         for patterns, scores, shift in stage.blocks():
             end = reassign(
@@ -161,7 +186,7 @@ class _Alternation:
                 moved,
                 totals,
             )
-            stage.restore(self.moved, moved, end, zeroing)
+            stage.restore(self.moved, moved, end, self.zeroing)
             moved = end
             queued = int(screen(scores, shift, patterns, duals, stage.queue, queued, 0.0, sums))
         changed = int(totals[MOVED])
@@ -174,14 +199,7 @@ class _Alternation:
         self.note(temperature, norm2, float(totals[OWN_WEIGHT]) - cross, changed, queued)
         return changed, queued
 
-    def note(
-        self,
-        temperature: float,
-        norm2: float,
-        own: float,
-        changed: int,
-        queued: int,
-    ) -> None:
+    def note(self, temperature: float, norm2: float, own: float, changed: int, queued: int) -> None:
         """One line of the history; watchers see the model of this moment."""
         progress = self.stage.progress
         primal, dual = self.static_now, own - 0.5 * norm2
@@ -201,11 +219,14 @@ class _Alternation:
         progress.tell(check, self.stage.point, self.history)
 
     def keep_snapshot(self) -> None:
-        """A copy of the dual point now and then, for a fit that has to end early."""
-        now = self.run.seconds
-        if now - self.snapshot_at < _SNAPSHOT_SECONDS:
+        """A copy of the dual point now and then, for a fit that has to end early.
+
+        Steps decide when, not the clock: a fit that ends at ``max_iter`` has the same bits always.
+        """
+        made = self.stage.progress.steps
+        if made - self.snapshot_at < _SNAPSHOT_STEPS * self.problem.n_patterns:
             return
-        self.snapshot_at = now
+        self.snapshot_at = made
         if self.snapshot is None or self.energy_now < self.snapshot[0]:
             self.snapshot = (self.energy_now, self.own.copy(), self.stage.point())
 
@@ -298,6 +319,8 @@ class _Alternation:
             reason = stage.progress.why_stop()
             if reason is not None:
                 return reason
+            if stage.progress.iterations > _HOT_SHARE * self.stop.max_iter:
+                break  # the static problem of the end needs passes too
         return None
 
     def descend_below(self, queued: int) -> None:
@@ -356,8 +379,16 @@ class _Alternation:
 
     def closed(self, solution: Solution) -> PrototypeSolution:
         """With the whole energy; the solution keeps the assignment of this moment."""
-        problem = self.problem.changed(own=self.own.copy())
-        found = with_energy(replace(solution, problem=problem, history=self.history), self.run)
+        return self.ended(self.weighed(solution, self.own.copy()))
+
+    def weighed(self, solution: Solution, own: np.ndarray) -> PrototypeSolution:
+        """A solution of an assignment with its whole energy, as far as the time allows."""
+        problem = self.problem.changed(own=own)
+        return with_energy(replace(solution, problem=problem, history=self.history), self.run)
+
+    def ended(self, found: PrototypeSolution) -> PrototypeSolution:
+        """The same, as the last line of the history."""
+        solution = found.solution
         certificate = solution.judgement.certificate
         self.history.checks.append(
             OuterCheck(
@@ -376,16 +407,33 @@ class _Alternation:
         return found
 
     def interrupted(self, reason: str) -> PrototypeSolution:
-        """The better of the present point and the last snapshot, with its certificate."""
-        point, iterations = DualPoint.zero(self.problem), 0
-        if self.snapshot is not None and self.snapshot[0] < self.energy_now:
-            _, own, point = self.snapshot
-            self.own[:] = own
-        elif self.scores is not None:
-            point = self.scores.point()
-        if self.scores is not None:
-            iterations = self.scores.progress.iterations
-        in_time = self.run.clock.has_left(judge_seconds(self.problem, len(point.support)))
-        judgement = judge(self.problem, point) if in_time else unjudged(self.problem, point)
-        solution = Solution(self.problem, point, judgement, reason, iterations, self.history)
-        return self.closed(solution)
+        """The better of the present point and the last snapshot, with its certificate.
+
+        Both are judged where the time allows.  Otherwise the energies noted on the way decide,
+        which are those before the last passes of either.
+        """
+        present = self.own.copy(), self.point_now()
+        if self.snapshot is None:
+            return self.ended(self.cut_short(*present, reason))
+        noted, kept = self.snapshot[0], self.snapshot[1:]
+        seconds = sum(judge_seconds(self.problem, len(one[1].support)) for one in (present, kept))
+        if self.run.clock.has_left(2.0 * seconds):  # each with the certificate and the energy
+            both = [self.cut_short(*one, reason) for one in (kept, present)]
+            best = min(both, key=lambda one: np.inf if one.energy is None else one.energy.value)
+        else:
+            best = self.cut_short(*(kept if noted < self.energy_now else present), reason)
+        self.own[:] = best.own
+        return self.ended(best)
+
+    def point_now(self) -> DualPoint:
+        """Where the run is; zero before the first scores."""
+        return DualPoint.zero(self.problem) if self.scores is None else self.scores.point()
+
+    def cut_short(self, own: np.ndarray, point: DualPoint, reason: str) -> PrototypeSolution:
+        """A point on the way with what the judge says of it."""
+        problem = self.problem.changed(own=own)
+        in_time = self.run.clock.has_left(judge_seconds(problem, len(point.support)))
+        judgement = judge(problem, point) if in_time else unjudged(problem, point)
+        iterations = 0 if self.scores is None else self.scores.progress.iterations
+        solution = Solution(problem, point, judgement, reason, iterations, self.history)
+        return self.weighed(solution, own)

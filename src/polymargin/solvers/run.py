@@ -26,6 +26,7 @@ __all__ = [
     "Stop",
     "deferred_interrupt",
     "seed_state",
+    "uninterrupted",
 ]
 
 HARD_MARGIN_LIMIT = 1e9
@@ -192,15 +193,21 @@ class Run:
         return self
 
 
+class _Flag:
+    """Whether Ctrl-C was pressed."""
+
+    interrupted = False
+
+
 @contextmanager
-def deferred_interrupt(clock: Clock) -> Iterator[None]:
+def deferred_interrupt(clock: Clock | _Flag) -> Iterator[None]:
     """Turn the first Ctrl-C into a flag: nothing is left half-written; a second one raises."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     before = signal.getsignal(signal.SIGINT)
     if before is not signal.default_int_handler:
-        # somebody else (a server, a notebook, an outer run) handles Ctrl-C: their business
+        # a server, a notebook or an outer run handles Ctrl-C already
         yield
         return
 
@@ -214,6 +221,16 @@ def deferred_interrupt(clock: Clock) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Hold Ctrl-C back for a moment: fitted attributes are stored all or none."""
+    flag = _Flag()
+    with deferred_interrupt(flag):
+        yield
+    if flag.interrupted:
+        raise KeyboardInterrupt
 
 
 def seed_state(seed: Any) -> np.ndarray:

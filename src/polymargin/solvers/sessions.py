@@ -25,7 +25,7 @@ from polymargin.solvers.kernel import WorkingSet
 from polymargin.solvers.linear import Sweeps
 from polymargin.solvers.linear_fields import set_prototypes
 from polymargin.solvers.method import Checked, Method
-from polymargin.solvers.precision import FLOAT32_PROTOTYPES_TOL, allows_float32, row_dtype
+from polymargin.solvers.precision import row_dtype
 from polymargin.solvers.run import Run
 
 __all__ = ["KnownStart", "Session", "on_kernel_matrix", "open_session"]
@@ -245,9 +245,7 @@ class _LastingBlocks(BlockDescent):
         self.b = np.zeros(problem.n_prototypes)
         self.place(DualPoint.zero(problem) if point is None else point)
 
-    def start(self, progress: Progress) -> None:
-        self.progress, self.idle = progress, 0
-        single = allows_float32(self.problem, progress.stop.tol, FLOAT32_PROTOTYPES_TOL)
+    def open_stage(self, single: bool) -> None:
         if self.is_open and self.single == single:
             self.open_blocks()
             self.stage.refresh(self.blocks.V, self.b)
@@ -280,7 +278,7 @@ def open_session(problem: Problem, cache_mb: float) -> Session:
         return _SweepsSession(problem, cache_mb)
     if name == "working-set":
         # a part of the matrix is enough: the rows of the patterns that ever have weight
-        rows = KnownRows(problem) if _pays_to_keep(problem, cache_mb) else None
+        rows = KnownRows.exact(problem) if _pays_to_keep(problem, cache_mb) else None
         return _WorkingSetSession(problem, cache_mb, rows)
     return _BlockSession(on_kernel_matrix(problem, cache_mb), cache_mb)
 

@@ -7,7 +7,9 @@ class y is the negative logarithm of a softmax with several places per class,
 
 which tends to beta times the margin loss without its constant 1 where beta grows.  With Gaussian
 jitter of deviation sigma on the features it is the mean over x + sigma g, estimated by one draw per
-example and visit.  ``teacher`` probabilities t_k(x) replace the class by a mixture of classes.
+example and visit.  Jitter along classes is x + sigma (u - v) / sqrt(2), u and v random examples of
+the class of x: noise with the covariance of that class.  ``teacher`` probabilities t_k(x) replace
+the class by a mixture of classes.
 
 With a number format the scores are those of the *rounded* numbers, and the gradient with respect
 to a rounded number moves the number behind it (the straight-through estimator): what rounding does
@@ -29,6 +31,7 @@ import numpy as np
 
 __all__ = ["FinishSettings", "Parts", "Rounding", "finish", "smooth_loss"]
 
+_LARGEST = 1e17  # of features: sums of their squares fit into float32
 _BATCH = 256  # examples of a step: small enough for 20 steps per epoch on 5000 rows
 _DECAY1, _DECAY2, _TINY = 0.9, 0.99, 1e-12  # Adam; a short memory suits a few hundred steps
 _BLOCK = 4096  # rows scored together where no gradient is needed
@@ -64,7 +67,10 @@ class FinishSettings:
     sharpness : float
         beta.
     jitter : float
-        sigma, in units of the root mean square spread of the features.
+        sigma, in units of the root mean square spread of the features, or of one difference of two
+        examples.
+    along : {"features", "classes"}
+        Whether jitter is the same in all directions, or that of examples of a class.
     epochs : int
         Visits of every example.
     rate : float
@@ -78,6 +84,7 @@ class FinishSettings:
     epochs: int = 30
     rate: float = 0.05
     seed: int = 0
+    along: str = "features"
 
 
 @dataclass(frozen=True)
@@ -111,6 +118,22 @@ class _Adam:
         values -= (rate * self.size / (1.0 - _DECAY1**self.step)) * (self.mean / length)
 
 
+class _Alike:
+    """Random examples of the same class."""
+
+    def __init__(self, label: np.ndarray) -> None:
+        self.label = label
+        self.order = np.argsort(label, kind="stable")
+        self.size = np.bincount(label)
+        self.first = np.cumsum(self.size) - self.size
+
+    def draw(self, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """One example of the class of each row."""
+        c = self.label[rows]
+        place = (rng.random(len(rows)) * self.size[c]).astype(np.int64)
+        return np.asarray(self.order[self.first[c] + place])
+
+
 @dataclass
 class _Stage:
     """Arrays of a running stage; ``noise`` is the deviation of the jitter."""
@@ -123,6 +146,7 @@ class _Stage:
     rounding: Rounding
     rng: np.random.Generator
     weight: np.ndarray | None
+    alike: _Alike | None = None
     first: np.ndarray = field(init=False)
 
     def __post_init__(self) -> None:
@@ -144,8 +168,7 @@ class _Stage:
         used = self.rounding(parts)
         x = self.X[rows]
         if self.noise > 0.0:
-            draw = self.rng.standard_normal(x.shape, dtype=np.float32)
-            x = x + np.float32(self.noise) * draw
+            x = x + np.float32(self.noise) * self.draws(rows)
         hidden = x if used.projection is None else x @ used.projection.T
         error = self._score_gradient(hidden @ used.weights.T + used.intercepts, rows)
         of_weights = error.T @ hidden
@@ -153,6 +176,13 @@ class _Stage:
         if used.projection is not None:
             of_projection = (error @ used.weights).T @ x
         return Parts(of_weights, error.sum(axis=0), of_projection)
+
+    def draws(self, rows: np.ndarray) -> np.ndarray:
+        """Jitter of deviation 1 for some rows."""
+        if self.alike is None:
+            return self.rng.standard_normal((len(rows), self.X.shape[1]), dtype=np.float32)
+        u, v = (self.X[self.alike.draw(rows, self.rng)] for _ in range(2))
+        return np.asarray((u - v) * np.float32(0.5**0.5))
 
     def _score_gradient(self, scores: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """d loss / d score, divided by beta: it only scales the gradient, which Adam undoes."""
@@ -196,14 +226,25 @@ def finish(
         Asked once per epoch; True ends the stage early.
     """
     rounding = Rounding() if rounding is None else rounding
+    if float(np.abs(X).max(initial=0.0)) > _LARGEST:
+        raise ValueError(
+            f"X: finish works in single precision, where squares of values above {_LARGEST:g} "
+            "overflow; scale the features of X down."
+        )
     X = np.ascontiguousarray(X, dtype=np.float32)
     if target.ndim == 1:
         target = np.eye(int(prototype_class[-1]) + 1, dtype=np.float32)[target]
+    if weight is not None:
+        weight = weight / weight.max()  # means of huge weights overflow
     share = None if weight is None else (weight / weight.mean()).astype(np.float32)
     rng = np.random.default_rng(settings.seed)
-    noise = settings.jitter * float(np.sqrt(X.var(axis=0).mean()))
     soft = target.astype(np.float32)
-    stage = _Stage(X, soft, prototype_class, settings.sharpness, noise, rounding, rng, share)
+    noise, alike = settings.jitter, None
+    if settings.along == "classes":
+        alike = _Alike(soft.argmax(axis=1))
+    else:
+        noise *= float(np.sqrt(X.var(axis=0).mean()))
+    stage = _Stage(X, soft, prototype_class, settings.sharpness, noise, rounding, rng, share, alike)
     now = parts.astype(np.float32)
     moves = stage.moves(now)
     steps = max(1, -(-len(X) // _BATCH))

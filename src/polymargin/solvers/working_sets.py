@@ -6,6 +6,8 @@ import numbers
 
 from sklearn.base import BaseEstimator
 
+from polymargin.exceptions import shown
+
 __all__ = ["RULES", "WorkingSets"]
 
 RULES = ("direction", "gap")
@@ -26,6 +28,11 @@ class WorkingSets(BaseEstimator):
         find a set without any feasible descent: the fit then ends "stalled".
     inner_iterations : int >= 1, default=30
         Iterations of Frank-Wolfe on one working set.
+
+    See Also
+    --------
+    PatternSMO : The SMO-like family.
+    MulticlassSVC : Takes it as ``solver``.
 
     References
     ----------
@@ -55,6 +62,8 @@ class WorkingSets(BaseEstimator):
             value = getattr(self, name)
             is_count = isinstance(value, numbers.Integral) and not isinstance(value, bool)
             if not (is_count and int(value) >= least):
-                raise ValueError(f"solver: {name} must be an integer >= {least}, got {value!r}.")
+                raise ValueError(
+                    f"solver: {name} must be an integer >= {least}, got {shown(value)}."
+                )
         if not isinstance(self.rule, str) or self.rule not in RULES:
-            raise ValueError(f"solver: rule must be one of {RULES}, got {self.rule!r}.")
+            raise ValueError(f"solver: rule must be one of {RULES}, got {shown(self.rule)}.")

@@ -6,8 +6,8 @@ import contextlib
 import os
 import platform
 import re
+import secrets
 import stat
-import tempfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,11 +30,10 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             yield device
         return
     _remove_stale(target)
-    start = f"{_start(target)}{os.getpid()}."
-    handle, name = tempfile.mkstemp(".part", start, dir=target.parent)
-    temporary = Path(name)
+    # the name is known before the file is there, so that no signal between the two leaves it
+    temporary = target.parent / f"{_start(target)}{os.getpid()}.{secrets.token_hex(8)}.part"
     try:
-        with os.fdopen(handle, "wb") as file:
+        with open(temporary, "xb", opener=_private) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -45,6 +44,11 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             temporary.unlink()
         raise
     _sync_folder(target.parent)
+
+
+def _private(name: str, flags: int) -> int:
+    """Open a file that no other user can read before it has its mode."""
+    return os.open(name, flags, 0o600)
 
 
 def _start(target: Path) -> str:
@@ -70,7 +74,7 @@ def _is_alive(pid: int) -> bool:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
         return False
-    except OSError:  # it belongs to somebody else
+    except OSError:  # it belongs to another user
         return True
     return True
 

@@ -19,7 +19,8 @@ from polymargin.estimators.base import LargeMarginClassifier
 from polymargin.estimators.convex_hull import ConvexHullSVC
 from polymargin.estimators.multiclass import MulticlassSVC
 from polymargin.estimators.prototype_base import PrototypeClassifier
-from polymargin.problem.kernels import KERNELS, Kernel
+from polymargin.exceptions import NoScoresError
+from polymargin.problem.kernels import EACH, KERNELS, Kernel
 from polymargin.problem.machines import find_machine
 from polymargin.problem.validation import why_not_compressed
 
@@ -113,7 +114,10 @@ def _predict_a_row(model: Any) -> None:
     row = np.ones((1, width)) if width <= _DENSE_PROBE else sp.csr_matrix((1, width))
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")  # of names that the row does not have
-        label = model.predict(row)
+        try:
+            label = model.predict(row)
+        except NoScoresError:  # told of the row, which need not be like those of training
+            return
     if np.shape(label) != (1,):
         raise UnsoundModelError("the prediction of one row has another shape than one label")
 
@@ -238,7 +242,7 @@ def _check_classes(classes: Any) -> int:
 
 def _check_kernel(kernel: Any, d: int) -> Kernel:
     _need(isinstance(kernel, Kernel), "the kernel is missing")
-    known = isinstance(kernel.name, str) and kernel.name in (*KERNELS, "precomputed", "sum")
+    known = isinstance(kernel.name, str) and kernel.name in (*KERNELS, "precomputed", "sum", EACH)
     _need(known and kernel.function is None, "the kernel has an unknown name")
     for name in ("degree", "coef0", "offset"):
         value = getattr(kernel, name)
@@ -256,7 +260,7 @@ def _check_kernel(kernel: Any, d: int) -> Kernel:
 def _check_terms(kernel: Kernel, d: int) -> None:
     """The terms of a sum are kernels of the table with weights >= 0, not all of them 0."""
     parts: Any = kernel.parts
-    right = isinstance(parts, tuple) and bool(parts) == (kernel.name == "sum")
+    right = isinstance(parts, tuple) and bool(parts) == (kernel.name in ("sum", EACH))
     right = right and all(isinstance(one, tuple) and len(one) == 2 for one in parts)
     _need(right, "the terms of a sum of kernels must be pairs of a weight and a kernel")
     for weight, part in parts:
@@ -276,6 +280,9 @@ def _check_prototypes(model: Any, d: int, Q: int) -> int:
     right = len(owner) >= Q and owner[0] == 0 and np.isin(steps, (0, 1)).all()
     _need(right, "_prototype_class must name every class in order")
     R = len(owner)
+    if model._kernel.name == EACH:
+        enough = np.bincount(owner).max() <= len(model._kernel.parts)
+        _need(bool(enough), "a class has more prototypes than there are kernels")
     labels = model.prototype_classes_
     right = type(labels) is np.ndarray and np.array_equal(labels, model.classes_[owner])
     _need(right, "prototype_classes_ must be the labels of the prototypes")

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import polymargin
+from polymargin.estimators.prototype_base import OPPOSITE_PROTOTYPE
 from polymargin.exceptions import ModelFileError
 from polymargin.storage.atomic import atomic_file
 from polymargin.storage.model_checks import check_model
@@ -29,7 +30,9 @@ from polymargin.storage.model_payload import nodes, repacked, unpacked_bytes
 __all__ = ["FORMAT_VERSION", "load", "read_header", "save"]
 
 MAGIC = b"\x93PMARGIN\r\n\x1a\n"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""The newest that is read.  2 is written for models that keep one of two opposite prototypes, and
+1, which older libraries read too, for all others."""
 _FRONT = struct.Struct("<12sIQ")
 _DIGEST = 32
 _LONGEST_HEADER = 1 << 28
@@ -129,6 +132,11 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
         row and can.)
     path : str or path-like
 
+    See Also
+    --------
+    load : Reads it back.
+    export_model : For use outside of Python.
+
     Notes
     -----
     The same model gives the same bytes, and so do two fits with the same data, parameters and seed:
@@ -159,7 +167,7 @@ def write_model(
     """``save`` with further facts for the header; the number of bytes comes back."""
     payload = _payload(model)
     header = json.dumps(_describe(model, extra or {}, len(payload)), allow_nan=False).encode()
-    front = _FRONT.pack(MAGIC, FORMAT_VERSION, len(header)) + header
+    front = _FRONT.pack(MAGIC, _version(payload), len(header)) + header
     digest = hashlib.sha256(front)
     digest.update(payload)
     with atomic_file(path) as file:
@@ -198,6 +206,13 @@ def _payload(model: Any) -> bytes:
             "that are, or use another format for this model."
         )
     return payload
+
+
+def _version(payload: bytes) -> int:
+    """The format version of a payload."""
+    with zipfile.ZipFile(io.BytesIO(payload)) as archive:
+        schema = archive.read("schema.json")
+    return 2 if f'"{OPPOSITE_PROTOTYPE}"'.encode() in schema else 1
 
 
 def _packed(dumped: bytes) -> bytes:
@@ -297,6 +312,11 @@ def load(path: str | os.PathLike[str], max_bytes: int | None = None) -> Any:
     OSError
         If the file cannot be read.
 
+    See Also
+    --------
+    save : Writes it.
+    ModelFileError : What a refused file raises.
+
     Examples
     --------
     >>> import tempfile, pathlib
@@ -355,7 +375,10 @@ def _check_size(path: Any, payload: bytes, max_bytes: int | None) -> None:
 
 
 def _decode(path: Path) -> tuple[dict[str, Any], bytes]:
-    data = path.read_bytes()
+    with path.open("rb") as file:
+        data = file.read(len(MAGIC))
+        if data == MAGIC:  # nothing else is read to its end, which a device may not have
+            data += file.read()
     if len(data) < len(MAGIC) or not data.startswith(MAGIC):
         is_start = len(data) > 0 and MAGIC.startswith(data)
         what = "is truncated" if is_start else "is not a polymargin model file"

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from polymargin.datasets.text_values import dates_from_texts
+from polymargin.datasets.text_values import CLOCKS, date_words, dates_from_texts
 from polymargin.tables.table_columns import column_matrix, uniform_column
 
 __all__ = ["ColumnPlan", "PlannedColumn", "names_rows", "plan_columns"]
@@ -162,10 +162,15 @@ def _plan_numbers(column: Any) -> PlannedColumn:
     gaps = np.isnan(values)
     if gaps.all():
         return PlannedColumn(column.name, LEFT_OUT, "no value in any row")
+    if np.all(values == values[0]):
+        return PlannedColumn(column.name, LEFT_OUT, f"the same value in all rows, {values[0]:g}")
     if column.kind == "number" and (why := names_rows(column.name, values)):
         return PlannedColumn(column.name, LEFT_OUT, why)
     has_gaps = bool(gaps.mean() >= _GAP_SHARE)
-    why = "" if column.kind == "number" else f"days since 1970, read as {_shown(column.form)}"
+    why = "" if column.form is None else f"in {column.form}"
+    if column.kind == "date":
+        unit = "share of the day" if column.form in CLOCKS else "days since 1970"
+        why = f"{unit}, read as {date_words(column.form)}"
     if gaps.any():
         noted = ", and whether it is missing is a feature" if has_gaps else ""
         why = _joined(why, f"{int(gaps.sum())} missing, filled with the median{noted}")
@@ -185,13 +190,6 @@ def names_rows(name: str, values: np.ndarray) -> str:
     if is_whole and len(np.unique(values)) == len(values):
         return f"a different whole number in each row, an identifier {kept}"
     return ""
-
-
-def _shown(form: str | None) -> str:
-    if form in (None, "iso"):
-        return "year-month-day"
-    words = {"%d": "day", "%m": "month", "%Y": "year", "%y": "year", "%b": "month", "%B": "month"}
-    return re.sub(r"%.", lambda m: words.get(m.group(), m.group()), str(form))
 
 
 def _joined(*words: str) -> str:

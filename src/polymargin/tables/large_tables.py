@@ -35,7 +35,7 @@ __all__ = ["open_rows"]
 _BLOCKS_PER_MEMORY = 8
 """A block takes an eighth of the memory allowed: the rows as read, their scores, the variables of
 the block and copies on the way are about four times the block itself."""
-_LEAST_BLOCK = 1 << 20
+_LEAST_BLOCK = 1 << 10
 _SAMPLE_ROWS = 50_000
 """Rows behind the plan of a table: a category of one row in a thousand is seen 50 times."""
 
@@ -81,6 +81,12 @@ def open_rows(
     -------
     RowStore
         ``plan`` and ``encoder`` say how a table became rows, and are None for matrices.
+
+    See Also
+    --------
+    RowStore : What it returns.
+    datasets.read_data : Reads a table into memory.
+    dask.DaskMulticlassSVC : Rows on several machines.
 
     Examples
     --------

@@ -9,7 +9,13 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from polymargin.datasets.text_values import dates_from_texts, is_missing, number_from_text
+from polymargin.datasets.text_values import (
+    dates_from_texts,
+    is_missing,
+    number_from_text,
+    without_unit,
+)
+from polymargin.exceptions import shown
 
 __all__ = ["KINDS", "TableColumns", "column_matrix", "uniform_column"]
 
@@ -19,7 +25,8 @@ KINDS = ("number", "date", "category", "text")
 class TableColumns(TransformerMixin, BaseEstimator):
     """Take the columns of a table by name and make their values uniform.
 
-    Numbers become float64 with nan for what is missing, dates days since 1970 (UTC), categories and
+    Numbers become float64 with nan for what is missing, dates days since 1970 (UTC; times without
+    a day the share of the day), categories and
     texts str with ``""`` for what is missing.  The result is a float64 array if there are only
     numbers and dates, else an array of objects; the steps that follow address columns by number.
 
@@ -27,7 +34,8 @@ class TableColumns(TransformerMixin, BaseEstimator):
     ----------
     columns : sequence of (name, kind, format)
         ``kind`` is "number", "date", "category" or "text"; ``format`` is that of dates ("iso" or
-        as ``datetime.strptime`` takes it), else None.
+        as ``datetime.strptime`` takes it, several with " or " between them), the unit that stands
+        beside numbers ("$", "%", "cm"), or None.
 
     Attributes
     ----------
@@ -43,7 +51,9 @@ class TableColumns(TransformerMixin, BaseEstimator):
         names = [name for name, _, _ in self.columns]
         for name, kind, _ in self.columns:
             if kind not in KINDS:
-                raise ValueError(f"columns: kind of {name!r} must be one of {KINDS}, got {kind!r}")
+                raise ValueError(
+                    f"columns: kind of {name!r} must be one of {KINDS}, got {shown(kind)}"
+                )
         if len(set(names)) < len(names) or not names:
             raise ValueError("columns must name at least one column, and none of them twice")
         self.feature_names_in_ = np.array(names, dtype=object)
@@ -128,7 +138,8 @@ def _one(value: Any, name: str, kind: str, form: str | None) -> float:
         days, is_other = dates_from_texts([text], form or "iso")
         found = None if is_other[0] else float(days[0])
     else:
-        found = number_from_text(text)
+        number, unit = without_unit(text)
+        found = number_from_text(number if unit and unit == form else text)
     if found is None:
         raise ValueError(f"column {name!r}: {text[:40]!r} is not a {kind}")
     return found

@@ -7,9 +7,8 @@ from typing import Any
 import click
 
 from polymargin.cli.application import INTERRUPTED
-from polymargin.cli.classes import check_classes
 from polymargin.cli.cross_validation import cross_validate, folds_text
-from polymargin.cli.files import read
+from polymargin.cli.files import read_for
 from polymargin.cli.machine_setup import take_machine_setup
 from polymargin.cli.messages import emit
 from polymargin.cli.options import (
@@ -36,12 +35,7 @@ def cv(data: str, folds: int, as_json: bool, **options: Any) -> None:
     Scaling, and C where it is left open, are learnt on the training part of every fold.
     """
     setup = take_machine_setup(options)
-    found = read(data, take_data_options(options))
-    setup.plan = found.plan
-    check_classes(found)
-    from polymargin.cli.data_parts import thin
-
-    thin(setup, found)
+    found = read_for(setup, data, take_data_options(options))
     record = {"command": "cv", "data": data} | cross_validate(setup, found, folds)
     emit(record, as_json, lambda: folds_text(record))
     if record["interrupted"]:

@@ -129,7 +129,14 @@ def _values(model: Any, X: Any) -> dict[str, list[Any]]:
     """The values of the columns of a table, by name."""
     if hasattr(X, "columns"):
         return {str(name): X[name].tolist() for name in X.columns}
-    return dict(zip(_names(model, X), (X[:, k].tolist() for k in range(X.shape[1])), strict=True))
+    from polymargin.cli.columns import column_specs
+    from polymargin.datasets.text_values import date_text
+
+    values = [X[:, k].tolist() for k in range(X.shape[1])]
+    for k, spec in enumerate(column_specs(model) or []):
+        if spec.kind == "date":
+            values[k] = [date_text(days, spec.form) for days in values[k]]
+    return dict(zip(_names(model, X), values, strict=True))
 
 
 def _overview_text(record: dict[str, Any]) -> str:

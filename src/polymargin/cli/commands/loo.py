@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from polymargin.cli.application import INTERRUPTED
 from polymargin.cli.files import load_model, read, wanted_by
 from polymargin.cli.messages import emit, say, table
 from polymargin.cli.options import data_argument, data_options, output_options, take_data_options
@@ -34,6 +35,9 @@ def loo(model: str, data: str, max_time: float | None, as_json: bool, **options:
     record: dict[str, Any] = {"command": "loo", "model": model, "data": data}
     record |= _count(one) | _exact(one, max_time)
     emit(record, as_json, lambda: _text(record))
+    if record["status"] == "interrupted":
+        say(f"polymargin: interrupted: the errors are those of {record['rows']} rows")
+        raise click.exceptions.Exit(INTERRUPTED)
 
 
 def _count(one: TrainedMachine) -> dict[str, Any]:

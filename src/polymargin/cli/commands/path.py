@@ -7,9 +7,7 @@ from typing import Any
 
 import click
 
-from polymargin.cli.application import INTERRUPTED
-from polymargin.cli.classes import check_classes
-from polymargin.cli.files import check_writable, read, writing
+from polymargin.cli.files import check_writable, read_for, writing
 from polymargin.cli.machine_setup import MachineSetup, take_machine_setup
 from polymargin.cli.messages import emit, progress, say, table
 from polymargin.cli.options import (
@@ -63,12 +61,7 @@ def path(
     reading = take_data_options(options)
     for target in (output, csv_file):
         check_writable(target)
-    found = read(data, reading)
-    setup.plan = found.plan
-    check_classes(found)
-    from polymargin.cli.data_parts import thin
-
-    thin(setup, found)
+    found = read_for(setup, data, reading)
     record = {"command": "path", "data": data} | _walk(setup, found, Cs, points)
     if csv_file is not None:
         _write_table(record, csv_file)
@@ -76,7 +69,7 @@ def path(
         record |= _train_best(setup, found, record["best"]["C"], output)
     emit(record, as_json, lambda: _path_text(record))
     if record["interrupted"]:
-        raise click.exceptions.Exit(INTERRUPTED)
+        raise KeyboardInterrupt
 
 
 _COLUMNS = (

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from polymargin.cli.application import INTERRUPTED
 from polymargin.cli.classes import check_classes, warn_of_scales
+from polymargin.cli.early_imports import begin_imports
 from polymargin.cli.files import check_writable, read
 from polymargin.cli.machine_setup import MachineSetup, take_machine_setup
 from polymargin.cli.messages import emit, say, say_end
@@ -23,7 +24,16 @@ from polymargin.cli.options import (
 from polymargin.cli.outcome import name_features, summary, summary_text, write
 from polymargin.cli.size_target import check_target, take_size, write_target
 
+if TYPE_CHECKING:
+    from polymargin.cli.time_plan import Timer
+
 __all__ = ["pick", "train"]
+
+_STAGES = {
+    "final": "final fit",
+    "race": "choosing stage",
+    "linear": "first stage, a linear one,",
+}
 
 
 @click.command()
@@ -78,7 +88,15 @@ def train(data: str, output: str | None, folds: int | None, as_json: bool, **opt
             "nothing; add -v FOLDS, or leave the column out with --ignore."
         )
     check_writable(output)
-    found = read(data, reading)
+    from polymargin.cli.time_plan import Timer
+
+    timer = Timer(setup.max_time)
+    loading = None if setup.max_time is None else begin_imports(output is not None)
+    with timer.paused():
+        found = read(data, reading)
+    if loading is not None:
+        loading.join()
+        timer.forgive_loading()
     setup.plan = found.plan
     check_classes(found)
     if setup.cost is not None:
@@ -98,10 +116,27 @@ def train(data: str, output: str | None, folds: int | None, as_json: bool, **opt
         if output is None:
             emit(record, as_json, lambda: folds_text(record["cross_validation"]))
             return
-    if setup.is_auto:
-        train_auto(setup, found, output, record, as_json, calibration)
-    else:
-        train_model(setup, found, output, record, as_json, settings)
+    if output is not None:
+        timer.reserve(found.X.shape[1] * len(found.labels))
+    try:
+        if setup.is_auto:
+            record |= _train_auto(setup, found, output, calibration, timer)
+        else:
+            from polymargin.cli.compile_ahead import compile_machine
+            from polymargin.cli.final_fit import finish_training
+
+            compile_machine(setup, found, timer)
+            chosen, choice, picked = pick(setup, found.X, found.y, found.codes, found.groups)
+            chosen |= settings
+            record |= finish_training(setup, found, chosen, picked, timer, output, choice)
+    except KeyboardInterrupt:
+        say("polymargin: interrupted before there was a model: nothing was written")
+        raise click.exceptions.Exit(INTERRUPTED) from None
+    say_end(record["interrupted"], output)
+    write_target(record)
+    emit(record, as_json, lambda: summary_text(record))
+    if record["interrupted"]:
+        raise click.exceptions.Exit(INTERRUPTED)
 
 
 def _take_calibration(options: dict[str, Any]) -> dict[str, Any]:
@@ -122,79 +157,31 @@ def _calibrate(fitted: Any, X: Any, y: Any, calibration: dict[str, Any]) -> None
     model._finish_calibration(model._begin_calibration(), X, y, None)
 
 
-def train_auto(
-    setup: MachineSetup,
-    found: Any,
-    output: str | None,
-    record: dict[str, Any],
-    as_json: bool,
-    calibration: dict[str, Any],
-) -> None:
-    """Let AutoSVC choose, write its model, report."""
+def _train_auto(
+    setup: MachineSetup, found: Any, output: str | None, calibration: dict[str, Any], timer: Timer
+) -> dict[str, Any]:
+    """Let AutoSVC choose, write its model; what there is to report."""
     from polymargin.cli.automatic import fit_auto, tried_record
     from polymargin.cli.data_parts import thin
     from polymargin.cli.single_fit import slim
-    from polymargin.cli.time_plan import Timer
 
-    timer = Timer(setup.max_time)
-    if output is not None:
-        timer.reserve()
     thin(setup, found)
     y = found.y
-    try:
-        fitted, auto = fit_auto(setup, found.X, y, found.groups, timer=timer)
-        _calibrate(fitted, found.X, y, calibration)
-    except KeyboardInterrupt:
-        say("polymargin: interrupted before there was a model: nothing was written")
-        raise click.exceptions.Exit(INTERRUPTED) from None
+    fitted, auto = fit_auto(setup, found.X, y, found.groups, timer=timer)
+    _calibrate(fitted, found.X, y, calibration)
     slim(fitted.estimator)
     name_features(fitted, found)
-    record |= summary(fitted, found, None, fitted.seconds, fitted.X, y, timer.left)
-    record |= tried_record(auto)
-    record["interrupted"] = fitted.interrupted
+    record = summary(fitted, found, None, fitted.seconds, fitted.X, y, timer.left)
+    record |= tried_record(auto) | {"interrupted": fitted.interrupted}
     if output is not None:
         size = write(fitted.model, output, found, int(auto.n_rows_))
         record |= {"model": output, "model_bytes": size}
-    say_end(fitted.interrupted, output)
-    write_target(record)
     if setup.max_time is not None and auto.n_rows_ < len(y):
-        stage = "final fit" if auto.stage_ == "final" else "choosing stage"
         say(
-            f"the model of the {stage} is kept, trained on {auto.n_rows_} of {len(y)} rows: more "
-            "would not end within --max-time"
+            f"the model of the {_STAGES[auto.stage_]} is kept, trained on {auto.n_rows_} of "
+            f"{len(y)} rows: nothing better ended within --max-time"
         )
-    emit(record, as_json, lambda: summary_text(record))
-    if fitted.interrupted:
-        raise click.exceptions.Exit(INTERRUPTED)
-
-
-def train_model(
-    setup: MachineSetup,
-    found: Any,
-    output: str | None,
-    record: dict[str, Any],
-    as_json: bool,
-    extra: dict[str, Any],
-) -> None:
-    """Pick what is left open, train on all rows, write the better model, report."""
-    from polymargin.cli.final_fit import finish_training
-    from polymargin.cli.time_plan import Timer
-
-    timer = Timer(setup.max_time)
-    if output is not None:
-        timer.reserve()
-    try:
-        settings, choice, picked = pick(setup, found.X, found.y, found.codes, found.groups)
-        settings |= extra
-        record |= finish_training(setup, found, settings, picked, timer, output, choice)
-    except KeyboardInterrupt:
-        say("polymargin: interrupted before there was a model: nothing was written")
-        raise click.exceptions.Exit(INTERRUPTED) from None
-    say_end(record["interrupted"], output)
-    write_target(record)
-    emit(record, as_json, lambda: summary_text(record))
-    if record["interrupted"]:
-        raise click.exceptions.Exit(INTERRUPTED)
+    return record
 
 
 def pick(

@@ -7,8 +7,7 @@ from typing import Any
 import click
 
 from polymargin.cli.application import INTERRUPTED
-from polymargin.cli.classes import check_classes
-from polymargin.cli.files import check_writable, read
+from polymargin.cli.files import check_writable, read_for
 from polymargin.cli.machine_setup import MachineSetup, take_machine_setup
 from polymargin.cli.messages import emit, say_end, size_text, table
 from polymargin.cli.options import (
@@ -69,14 +68,10 @@ def tune(
     setup = take_machine_setup(options)
     reading = take_data_options(options)
     check_writable(output)
-    found = read(data, reading)
-    setup.plan = found.plan
-    check_classes(found)
-    from polymargin.cli.data_parts import thin
+    found = read_for(setup, data, reading)
     from polymargin.cli.final_fit import finish_training
     from polymargin.cli.time_plan import Timer
 
-    thin(setup, found)
     timer = Timer(setup.max_time)
     outcome, how = _search(setup, found, folds, output is not None)
     record = {"command": "tune", "data": data} | _record(outcome, how)

@@ -370,7 +370,8 @@ class Play {
     };
     const name = (j) => {
       if (table) return table.names[j];
-      if (isKernel) return `support vector ${j} (${this.label(own(j))})`;
+      const row = this.data.support ? this.data.support[j] : j;
+      if (isKernel) return `support vector ${row} (${this.label(own(j))})`;
       const width = this.data.shape ? this.data.shape[1] : 0;
       if (width) return `row ${Math.floor(j / width) + 1}, column ${j % width + 1}`;
       return this.data.features.name ? this.data.features.name[j] : `feature ${j}`;

@@ -12,7 +12,7 @@ import numpy as np
 from polymargin.compiled.threads import single_threaded_libraries
 from polymargin.estimators.multi_prototype import MultiPrototypeSVC
 from polymargin.estimators.multiclass import MulticlassSVC
-from polymargin.exceptions import warn_user
+from polymargin.exceptions import shown, warn_user
 from polymargin.problem.validation import check_number
 from polymargin.selection.path.walk import Point, Shared, Walk
 from polymargin.solvers.run import Run, Stop, deferred_interrupt
@@ -21,14 +21,15 @@ __all__ = ["RegularizationPath", "regularization_path"]
 
 
 class RegularizationPath:
-    """What ``regularization_path`` found: arrays with one entry per value of C, and models.
+    r"""What ``regularization_path`` found: arrays with one entry per value of C, and models.
 
     Attributes
     ----------
     Cs : (m,) increasing.
     primal, dual, gap, relative_gap : (m,)
-        The certificate of every point: dual <= P*(C) <= primal.
-    norm2 : (m,) sum_r ||M_r||^2.
+        The certificate of every point: :math:`\text{dual} \le P^*(C) \le \text{primal}`.
+    norm2 : (m,)
+        :math:`\sum_r \|M_r\|^2`.
     n_support : (m,) examples with dual weight.
     training_error, validation_error : (m,)
         Weighted share of wrong labels (ties are decided as ``predict`` does); the second is None
@@ -48,6 +49,11 @@ class RegularizationPath:
         Solver runs, those that found the range of C included.
     classes : labels.
     tol : float
+
+    See Also
+    --------
+    polymargin.regularization_path : Makes it.
+    polymargin.plots.RegularizationPathDisplay : Draws it.
     """
 
     def __init__(self, points: list[Point], shared: Shared, tol: float, status: str) -> None:
@@ -99,7 +105,12 @@ class RegularizationPath:
 
     @property
     def dual_coef(self) -> np.ndarray:
-        """(m, n_samples, n_classes or n_prototypes) coefficients T: M_r = sum_i T_ir phi(x_i)."""
+        r"""Coefficients T of every point: :math:`M_r = \sum_i T_{ir}\, \varphi(x_i)`.
+
+        Returns
+        -------
+        ndarray of shape (m, n_samples, n_classes or n_prototypes)
+        """
         ready = self._shared.ready
         R = self._shared.problem.n_prototypes
         out = np.zeros((len(self), ready.X.shape[0], R))
@@ -201,6 +212,13 @@ def regularization_path(
     -------
     RegularizationPath
 
+    See Also
+    --------
+    selection.path.RegularizationPath : What it returns.
+    plots.RegularizationPathDisplay : Draws it.
+    tune_radius_margin : C and kernel of M-SVM² without validation rows.
+    AutoSVC : Chooses the machine, too.
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris
@@ -239,7 +257,7 @@ def regularization_path(
     run = Run(Stop(tol, int(max_iter), max_time))
     with deferred_interrupt(run.clock), single_threaded_libraries():
         settings = {"cache_mb": cache_mb, "n_jobs": n_jobs, "random_state": random_state}
-        shared = Shared(template, settings, X, y, sample_weight, X_val, y_val, tol, run)
+        shared = Shared(template, settings, X, y, sample_weight, (X_val, y_val), tol, run)
         walk = Walk(shared, run, verbose)
         points = walk.run(given, int(n_points))
     shared.seconds = run.seconds
@@ -259,14 +277,14 @@ def _given_values(Cs: Any, n_points: Any) -> np.ndarray | str:
     wanted = "'auto', 'wide' or a sequence of numbers"
     if isinstance(Cs, str):
         if Cs not in ("auto", "wide"):
-            raise ValueError(f"Cs must be {wanted}, got {Cs!r}.")
+            raise ValueError(f"Cs must be {wanted}, got {shown(Cs)}.")
         if isinstance(n_points, bool) or not isinstance(n_points, int | np.integer) or n_points < 2:
-            raise ValueError(f"n_points must be an integer >= 2, got {n_points!r}.")
+            raise ValueError(f"n_points must be an integer >= 2, got {shown(n_points)}.")
         return Cs
     try:
         values = np.unique(np.asarray(Cs, dtype=np.float64).ravel())
     except (TypeError, ValueError) as error:
-        raise ValueError(f"Cs must be {wanted}, got {Cs!r}.") from error
+        raise ValueError(f"Cs must be {wanted}, got {shown(Cs)}.") from error
     if not len(values) or not (np.isfinite(values) & (values > 0.0)).all():
-        raise ValueError(f"Cs must be finite numbers > 0, got {Cs!r}.")
+        raise ValueError(f"Cs must be finite numbers > 0, got {shown(Cs)}.")
     return values

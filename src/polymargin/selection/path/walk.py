@@ -30,6 +30,7 @@ from polymargin.estimators.base import Prepared
 from polymargin.estimators.fitted import store, support_vectors
 from polymargin.estimators.multi_prototype import MultiPrototypeSVC
 from polymargin.estimators.multiclass import MulticlassSVC
+from polymargin.exceptions import shown
 from polymargin.problem.first_assignment import count_prototypes, initial_assignment
 from polymargin.problem.machines import MACHINES
 from polymargin.problem.problem import Problem, row_blocks
@@ -86,14 +87,13 @@ class Shared:
         X: Any,
         y: Any,
         sample_weight: Any,
-        X_val: Any,
-        y_val: Any,
+        validation: tuple[Any, Any],
         tol: float,
         run: Run,
     ) -> None:
         if not isinstance(template, MulticlassSVC | MultiPrototypeSVC):
             raise ValueError(
-                f"estimator must be a MulticlassSVC or a MultiPrototypeSVC, got {template!r}."
+                f"estimator must be a MulticlassSVC or a MultiPrototypeSVC, got {shown(template)}."
             )
         if getattr(template, "metric", "euclidean") != "euclidean":
             raise ValueError(
@@ -104,6 +104,11 @@ class Shared:
             raise ValueError(
                 "estimator: a path mixes points by the margin 1 for every rival; train single "
                 "models (GridSearchCV), or leave cost_matrix out."
+            )
+        if getattr(getattr(template, "machine", None), "loss_matrix", None) is not None:
+            raise ValueError(
+                "estimator: a path knows the quadratic loss of machine='msvm2' only; train single "
+                "models (GridSearchCV), or leave loss_matrix out."
             )
         self.seconds, self.n_solves = 0.0, 0
         self.estimator = clone(template).set_params(C=1.0, tol=tol, **settings)
@@ -123,7 +128,7 @@ class Shared:
         if isinstance(template, MulticlassSVC):
             self.ready, self.plain = self.estimator._in_span(self.ready, self.plain, part)
         self.weight = self.ready.cap.copy()
-        self.validation = self._validation(X_val, y_val)
+        self.validation = self._validation(*validation)
         self.solver = PathSolver(self.plain, part)
         self.problem: Problem = self.solver.problem
 

@@ -75,7 +75,7 @@ def _evenly(members: list[np.ndarray], count: int) -> tuple[np.ndarray, np.ndarr
 
 
 class KernelSource(Source):
-    """Rows of kernel values in bounded memory, computed when somebody asks for them."""
+    """Rows of kernel values in bounded memory, computed on demand."""
 
     def __init__(self, run: HullDescent, cache_mb: float) -> None:
         self.run = run

@@ -13,7 +13,6 @@ from typing import Any, Protocol
 import numpy as np
 import scipy.sparse as sp
 
-from polymargin.certificate.certificate import certify
 from polymargin.solvers.shards.leader import Round, RoundsResult, primal_and_dual, total
 from polymargin.solvers.shards.part import LinearSpec
 from polymargin.solvers.shards.shard import Shard
@@ -130,9 +129,7 @@ class Blockwise:
         n_blocks = self.source.n_blocks
         self.model = model = total([self._shard(k).prototypes() for k in range(n_blocks)])
         sums = [self._shard(k).sums(model) for k in range(n_blocks)]
-        primal, dual = primal_and_dual(model, sums)
-        n_support = sum(one.n_support for one in sums)
-        return RoundsResult(model, certify(primal, dual, True), n_support, status, self.rounds)
+        return RoundsResult.of(model, sums, status, self.rounds)
 
     def _shard(self, k: int) -> Shard:
         problem = self.spec.problem(*self.source.load(k))

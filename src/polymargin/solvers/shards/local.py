@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from polymargin.solvers.shards.leader import Team
-from polymargin.solvers.shards.shard import LocalStep, Shard
-from polymargin.solvers.shards.shard_variables import Prototypes, ShardSums
+from polymargin.solvers.shards.shard import Shard
 
 __all__ = ["LocalTeam"]
 
@@ -19,20 +18,5 @@ class LocalTeam(Team):
         self.shards = list(shards)
         self.n_shards = len(self.shards)
 
-    def advance(self, model: Prototypes, sigma: float, passes: int) -> list[LocalStep]:
-        return [shard.advance(model, sigma, passes) for shard in self.shards]
-
-    def settle(self, theta: float, beta: float) -> list[Prototypes]:
-        return [shard.settle(theta, beta) for shard in self.shards]
-
-    def sums(self, model: Prototypes) -> list[ShardSums]:
-        return [shard.sums(model) for shard in self.shards]
-
-    def prototypes(self) -> list[Prototypes]:
-        return [shard.prototypes() for shard in self.shards]
-
     def each(self, verb: str, *arguments: Any) -> list[Any]:
         return [getattr(shard, verb)(*arguments) for shard in self.shards]
-
-    def rebuild(self, shards: Sequence[int]) -> None:
-        """Shards of this process are not lost."""

@@ -83,21 +83,15 @@ def _rows(X: Any) -> Any:
         X = X.to_numpy()
     if sp.issparse(X):
         X = canonical(well_formed(X.tocsr()))
-        values = X.data
     else:
         X = np.asarray(X)
         if X.ndim != 2:
             raise ValueError(f"X: a part must have two dimensions, got shape {X.shape}.")
-        values = X
-    dtype = X.dtype if X.dtype in (np.float32, np.float64) else np.float64
-    if values.dtype != dtype:
-        X = X.astype(dtype)
+    if X.dtype not in (np.float32, np.float64):
+        X = X.astype(np.float64)
     if not sp.issparse(X):
         X = np.ascontiguousarray(X)
-        values = X
-    else:
-        values = X.data
-    if not np.isfinite(values).all():
+    if not np.isfinite(X.data if sp.issparse(X) else X).all():
         raise ValueError("X contains NaN or infinity; impute or drop those rows.")
     return X
 

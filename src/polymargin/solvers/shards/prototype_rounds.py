@@ -15,13 +15,7 @@ import numpy as np
 from polymargin.compiled.reassignment import pulls_of_weights
 from polymargin.problem.annealing import Schedule
 from polymargin.solvers.metric_learning import Metric, prototype_metric
-from polymargin.solvers.shards.leader import (
-    Momentum,
-    Rounds,
-    RoundsResult,
-    ShardsLostError,
-    total,
-)
+from polymargin.solvers.shards.leader import Momentum, Rounds, RoundsResult, ShardsLostError, total
 from polymargin.solvers.shards.prototype_shard import EnergyPart
 from polymargin.solvers.shards.shard_variables import Prototypes
 

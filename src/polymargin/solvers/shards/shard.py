@@ -20,6 +20,8 @@ from typing import NamedTuple
 import numpy as np
 
 from polymargin.compiled.pattern_descent import shuffle
+from polymargin.compiled.shard_changes import changed_since
+from polymargin.compiled.totals import empty_totals
 from polymargin.problem.problem import Problem, row_blocks
 from polymargin.solvers.run import seed_state
 from polymargin.solvers.shards.shard_variables import (
@@ -34,6 +36,9 @@ __all__ = ["LocalStep", "Shard", "why_not_sharded"]
 _RELAXATIONS = (1.4, 1.4, 1.4, 1.0, 0.7)
 """Over-relaxation of the passes of one round, damped at its end: over-relaxed steps leave noise in
 the margins, which the primal value sees (measured for one shard, see benchmarks/NOTES.md)."""
+
+_FIRST_BLOCK = 512
+"""Rows whose scores are computed together in the first pass."""
 
 
 class LocalStep(NamedTuple):
@@ -96,7 +101,8 @@ class Shard:
         self.queue = np.empty(problem.n_patterns, dtype=np.int64)
         self.moved: np.ndarray = np.empty(0, dtype=np.int64)
         self.held = np.empty((0, shape[1]))
-        self.past: np.ndarray | None = None  # variables at the last extrapolation
+        self.past: np.ndarray | None = None  # variables before the last extrapolation
+        self.is_fresh = True  # no round has begun
 
     # -- a round -----------------------------------------------------------------------------
 
@@ -105,11 +111,33 @@ class Shard:
         blocks = self.blocks
         blocks.rescale(sigma)
         blocks.show(model)
+        begins = self.is_fresh and not model.weights.any() and not blocks.variables.any()
+        self.is_fresh = False
+        if begins and isinstance(blocks, PatternBlocks):
+            return self._first_round(blocks, passes)
         end, before = blocks.look(self.queue)
         self.moved = self.queue[:end].copy()
-        self.held = blocks.variables[self.moved].copy()
+        self.held = blocks.variables[self.moved]
         steps = self._passes(end, passes)
         return self._step(before, steps)
+
+    def _first_round(self, blocks: PatternBlocks, passes: int) -> LocalStep:
+        """All is zero: a pass in blocks with the prototypes as they grow, then the usual passes.
+
+        Every block takes each k-th row, so that rows sorted by class still mix.
+        """
+        n = self.problem.n_patterns
+        count = max(1, n // _FIRST_BLOCK)
+        random = np.random.default_rng(int(self.random[0] >> np.uint64(1)))
+        steps = 0
+        for c in random.permutation(count).tolist():
+            end = blocks.screen_rows(slice(c, n, count), self.queue, 0, empty_totals())
+            steps += blocks.visit(self.queue, end, _RELAXATIONS[0], self.why_stop)[0]
+            if self.why_stop():
+                break
+        steps += self._passes(blocks.look(self.queue)[0], passes)
+        self.moved, self.held = blocks.everyone, self.held[:0]
+        return self._step(ShardSums(float(self.problem.cap.sum()), 0.0, 0.0, 0), steps)
 
     def settle(self, theta: float, beta: float = 0.0) -> Prototypes:
         """V <- V + theta d (20.3), then on in the direction of the last two rounds by ``beta``.
@@ -117,26 +145,27 @@ class Shard:
         The extrapolated point has its signs and caps restored; what that changes in W_k comes
         back, so that the leader knows W.
         """
-        self._accept(theta)
         blocks = self.blocks
-        now = blocks.variables / blocks.sigma
-        before, self.past = self.past, now
-        if before is None or beta == 0.0:
-            return blocks.prototypes(np.empty(0, dtype=np.int64), np.empty((0, now.shape[1])))
-        rows = np.flatnonzero((now != before).any(axis=1))
-        V = blocks.feasible(now[rows] + beta * (now[rows] - before[rows]), rows)
-        blocks.variables[rows] = V * blocks.sigma
-        blocks.forget(rows)
-        T = blocks.coefficients((V - now[rows]) * blocks.sigma, rows)
-        return blocks.prototypes(rows, T)
-
-    def _accept(self, theta: float) -> None:
         if theta != 1.0 and len(self.moved):
-            variables = self.blocks.variables
-            variables[self.moved] = self.held + theta * (variables[self.moved] - self.held)
-            self.blocks.forget(self.moved)
-        self.moved = self.moved[:0]
-        self.held = self.held[:0]
+            blocks.mix(self.held, self.moved, theta)
+        self.moved, self.held = self.moved[:0], self.held[:0]
+        rows = self.moved
+        if self.past is not None:
+            count = changed_since(blocks.variables, blocks.sigma, self.past, self.queue)
+            rows = self.queue[:count].copy()
+        elif beta:
+            self.past = blocks.variables / blocks.sigma
+        now = blocks.variables[rows] / blocks.sigma
+        if self.past is None or beta == 0.0:
+            V = now
+        else:
+            V = blocks.feasible(now + beta * (now - self.past[rows]), rows)
+            blocks.variables[rows] = V * blocks.sigma
+            blocks.forget(rows)
+        if self.past is not None:
+            self.past[rows] = now
+        T = blocks.coefficients((V - now) * blocks.sigma, rows)
+        return blocks.prototypes(rows, T)
 
     def _passes(self, end: int, passes: int) -> int:
         """Passes over the listed patterns in random order; the number of steps made."""
@@ -151,30 +180,23 @@ class Shard:
         return steps
 
     def _step(self, before: ShardSums, steps: int) -> LocalStep:
-        blocks, rows = self.blocks, self.moved
-        after = blocks.variables[rows]
-        changed = np.flatnonzero((after != self.held).any(axis=1))
-        rows, after, old = rows[changed], after[changed], self.held[changed]
-        moved = blocks.coefficients(after - old, rows)
-        linear = blocks.reward(after - old, rows)
-        slope, curvature = blocks.ridge_along(blocks.coefficients(old, rows), moved, rows)
-        change = blocks.prototypes(rows, moved)
-        return LocalStep(change, linear - slope, curvature, before, steps)
+        change, gain, curvature = self.blocks.change(self.held, self.moved)
+        return LocalStep(change, gain, curvature, before, steps)
 
     # -- what the leader asks now and then -----------------------------------------------------
 
     def prototypes(self) -> Prototypes:
         """W_k from the variables, free of drift."""
-        support = np.flatnonzero(self.blocks.variables.any(axis=1))
-        T = self.blocks.coefficients(self.blocks.variables[support], support)
-        return self.blocks.prototypes(support, T)
+        blocks = self.blocks
+        return blocks.change(np.empty((0, blocks.variables.shape[1])), blocks.everyone)[0]
 
     def sums(self, model: Prototypes) -> ShardSums:
         """Loss at the prototypes and dual terms of the variables, in float64."""
         problem, blocks = self.problem, self.blocks
         loss = 0.0
         u = np.sqrt(problem.kernel.offset)
-        for rows in row_blocks(problem.n_patterns, max(64, 500_000 // problem.n_prototypes)):
+        size = 65_536 // (problem.n_prototypes + problem.X.shape[1])  # rows that stay in the cache
+        for rows in row_blocks(problem.n_patterns, max(256, size)):
             scores = np.asarray(problem.X[rows] @ model.weights.T, dtype=np.float64)
             scores += u * model.constant
             loss += float(problem.cap[rows] @ _losses(problem, scores, rows))
@@ -184,6 +206,12 @@ class Shard:
     def variables(self) -> np.ndarray:
         """(n, R) dual variables (tau, or signed variables), divided by sigma."""
         return self.blocks.variables / self.blocks.sigma
+
+    def support_tau(self) -> tuple[np.ndarray, np.ndarray]:
+        """Rows with weight and their Crammer-Singer coefficients, divided by sigma."""
+        tau = self.blocks.variables
+        support = np.flatnonzero(tau[np.arange(len(tau)), self.problem.own])
+        return support, tau[support] / self.blocks.sigma
 
 
 def _losses(problem: Problem, scores: np.ndarray, rows: slice) -> np.ndarray:

@@ -17,6 +17,7 @@ from polymargin.compiled.block_descent import descend_blocks
 from polymargin.compiled.block_lists import enlist
 from polymargin.compiled.block_variables import make_blocks
 from polymargin.compiled.pattern_descent import descend, make_duals, screen
+from polymargin.compiled.shard_changes import add_change, mix
 from polymargin.compiled.totals import LOSS, OWN, STEPS, VISITS, empty_totals
 from polymargin.problem.kernels import dense_scores
 from polymargin.problem.problem import Problem, row_blocks
@@ -77,6 +78,7 @@ class _LinearBlocks:
         width = rows.nnz / max(rows.shape[0], 1) if hasattr(rows, "nnz") else rows.shape[1]
         self.budget = Budget(30.0 + width)
         self.everyone = np.arange(problem.n_patterns)
+        self.single = False  # whether scores of float32 rows are float32
 
     def show(self, model: Prototypes) -> None:
         """The prototypes that all shards see; absolute margins have an anchor, which is zero."""
@@ -86,12 +88,14 @@ class _LinearBlocks:
             constant = np.append(constant, 0.0)
         set_prototypes(self.field, self.place, W)
         self.field.constant[:] = constant
+        self.single = model.weights.dtype == np.float32 == self.problem.X.dtype
 
     def scores(self, rows: slice) -> np.ndarray:
         """(R, k) scores of a block of rows, without the constant feature."""
         if self.place is not None:
             return sparse_scores(self.field, self.everyone[rows], self.n_field)
-        return dense_scores(self.field.W, self.field.X[rows])
+        W = self.field.W.astype(np.float32) if self.single else self.field.W
+        return dense_scores(W, self.field.X[rows])
 
     def prototypes(self, rows: np.ndarray, T: np.ndarray) -> Prototypes:
         """sum_i T_i x_i, from coefficients that are not times sigma."""
@@ -99,6 +103,33 @@ class _LinearBlocks:
 
     def forget(self, rows: np.ndarray) -> None:
         """The variables of these rows were changed from outside the compiled loop."""
+
+    def mix(self, held: np.ndarray, rows: np.ndarray, theta: float) -> None:
+        """V <- held + theta (V - held) in some rows."""
+        self.variables[rows] = held + theta * (self.variables[rows] - held)
+        self.forget(rows)
+
+    def change(self, held: np.ndarray, rows: np.ndarray) -> tuple[Prototypes, float, float]:
+        """Of W_k since ``rows`` had the variables ``held`` (empty: zero); gain and curvature."""
+        after = self.variables[rows]
+        old = held if len(held) else np.zeros_like(after)
+        changed = np.flatnonzero((after != old).any(axis=1))
+        rows, after, old = rows[changed], after[changed], old[changed]
+        moved = self.coefficients(after - old, rows)
+        linear = self.reward(after - old, rows)
+        slope, curvature = self.ridge_along(self.coefficients(old, rows), moved, rows)
+        return self.prototypes(rows, moved), linear - slope, curvature
+
+    def coefficients(self, variables: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        raise NotImplementedError
+
+    def reward(self, change: np.ndarray, rows: np.ndarray) -> float:
+        raise NotImplementedError
+
+    def ridge_along(
+        self, T: np.ndarray, change: np.ndarray, rows: np.ndarray
+    ) -> tuple[float, float]:
+        raise NotImplementedError
 
     def visit(
         self, queue: np.ndarray, end: int, relaxation: float, why_stop: Callable[[], str | None]
@@ -138,18 +169,35 @@ class PatternBlocks(_LinearBlocks):
         # a variable may have regained weight: the lists of these patterns are written anew
         self.duals.n_active[rows] = 0
 
+    def mix(self, held: np.ndarray, rows: np.ndarray, theta: float) -> None:
+        mix(self.variables, held, rows, theta, self.duals.n_active)
+
+    def change(self, held: np.ndarray, rows: np.ndarray) -> tuple[Prototypes, float, float]:
+        if self.place is not None:
+            return super().change(held, rows)
+        R, width = self.problem.n_prototypes, self.problem.X.shape[1]
+        W, constant, own = np.zeros((R, width)), np.zeros(R), self.problem.own
+        X, factor = self.field.X, 1.0 / self.sigma
+        gain = add_change(X, self.variables, held, rows, own, factor, W, constant)
+        return Prototypes(W, self.scale * constant), gain, 0.0
+
     def _own(self) -> np.ndarray:
         return self.variables[self.everyone, self.problem.own]
+
+    def screen_rows(self, rows: slice, queue: np.ndarray, end: int, totals: Any) -> int:
+        """Screen a block of rows; the new end of the queue comes back."""
+        scores = self.scores(rows)
+        shift = (self.field.constant * self.scale).astype(scores.dtype)
+        ids = np.ascontiguousarray(self.everyone[rows])
+        return int(screen(scores, shift, ids, self.duals, queue, end, 0.0, totals))
 
     def look(self, queue: np.ndarray) -> tuple[int, ShardSums]:
         """Scores of all rows: the queue of patterns that can move, and the sums of the shard."""
         totals = empty_totals()
-        shift = (self.field.constant * self.scale).astype(self.field_dtype)
         end = 0
         for rows in row_blocks(self.problem.n_patterns, max(256, 16384 // self.n_field)):
-            ids = np.ascontiguousarray(self.everyone[rows])
-            end = int(screen(self.scores(rows), shift, ids, self.duals, queue, end, 0.0, totals))
-        support = int((self._own() != 0.0).sum())
+            end = self.screen_rows(rows, queue, end, totals)
+        support = int(np.count_nonzero(self._own()))
         return end, ShardSums(totals[LOSS] / self.sigma, totals[OWN] / self.sigma, 0.0, support)
 
     @property
@@ -186,12 +234,9 @@ class PatternBlocks(_LinearBlocks):
 
     def feasible(self, tau: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """tau with its signs and caps restored (not times sigma)."""
-        at, own = np.arange(len(rows)), self.problem.own[rows]
-        tau = np.minimum(tau, 0.0)
+        at, own, cap = np.arange(len(rows)), self.problem.own[rows], self.problem.cap[rows]
         tau[at, own] = 0.0
-        weight = -tau.sum(axis=1)
-        cap = self.problem.cap[rows]
-        tau *= np.minimum(1.0, cap / np.maximum(weight, 1e-300))[:, None]
+        tau = self.problem.machine.feasible(tau, own, cap)
         tau[at, own] = np.minimum(-tau.sum(axis=1), cap)
         return tau
 
@@ -226,23 +271,11 @@ class MachineBlocks(_LinearBlocks):
             raw = self.scores(rows).T + self.field.constant * self.scale
             scores[rows] = centred(machine, raw)
         self.forget(self.everyone)
-        end = int(enlist(self._gradient(scores), self.blocks, queue))
+        blocks = self.blocks
+        G = machine.dual_gradient(scores, blocks.own, self.variables, blocks.ridge)
+        end = int(enlist(G, blocks, queue))
         loss = float(problem.cap @ machine.loss(scores, problem.own))
         return end, ShardSums(loss, *self.dual_terms())
-
-    def _gradient(self, scores: np.ndarray) -> np.ndarray:
-        """dD/dv of all signed variables."""
-        blocks, rows = self.blocks, self.everyone
-        own = blocks.own
-        if blocks.relative:
-            G = scores - scores[rows, own][:, None] + blocks.rival_target
-        else:
-            G = scores + blocks.rival_target
-            G[rows, own] = scores[rows, own] - blocks.own_target
-        if self.problem.machine.p == 2:
-            V = self.variables
-            G += blocks.ridge[:, None] * (V - V.mean(axis=1, keepdims=True))
-        return G
 
     def descend(
         self, queue: np.ndarray, begin: int, end: int, relaxation: float, totals: Any
@@ -283,20 +316,8 @@ class MachineBlocks(_LinearBlocks):
 
     def feasible(self, V: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """Signed variables with their signs and caps restored (not times sigma)."""
-        machine, own = self.problem.machine, self.problem.own[rows]
-        at, (rival, mine) = np.arange(len(rows)), machine.shares
-        cap = self.problem.cap[rows]
-        own_v = np.maximum(V[at, own], 0.0) if mine else np.zeros(len(rows))
-        V = np.minimum(V, 0.0) if rival else np.zeros_like(V)
-        V[at, own] = own_v
-        if machine.p == 2:
-            return V
-        if machine.K3:
-            weight = np.abs(V).sum(axis=1)
-            return V * np.minimum(1.0, cap / np.maximum(weight, 1e-300))[:, None]
-        V = np.maximum(V, -(rival * cap)[:, None])
-        V[at, own] = np.minimum(own_v, mine * cap)
-        return V
+        problem = self.problem
+        return problem.machine.feasible(V, problem.own[rows], problem.cap[rows])
 
     def dual_terms(self) -> tuple[float, float, int]:
         problem, V = self.problem, self.variables

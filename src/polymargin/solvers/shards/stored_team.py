@@ -7,7 +7,7 @@ are sparse, stay in memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -99,12 +99,3 @@ class StoredTeam(Team):
         """Blocks have taken their steps; what a leader leaves out of W is handed to it here."""
         assert self.change is not None
         return [self.change.plus(self.change, -theta)]
-
-    def sums(self, model: Prototypes) -> list[ShardSums]:
-        return self.each("sums", model)
-
-    def prototypes(self) -> list[Prototypes]:
-        return self.each("prototypes")
-
-    def rebuild(self, shards: Sequence[int]) -> None:
-        """Blocks on disk are not lost."""

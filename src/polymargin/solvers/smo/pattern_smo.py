@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from polymargin.exceptions import shown
+
 __all__ = ["PATTERNS", "SELECTIONS", "THRESHOLDS", "PatternSMO"]
 
 PATTERNS = ("basic", "all-pairs", "opt-kkt", "fixed-point", "exact")
@@ -19,10 +21,10 @@ class PatternSMO(BaseEstimator):
     """The SMO-like family of kernel solvers, put together from its published parts.
 
     Passed as ``solver=`` to ``MulticlassSVC`` (Crammer-Singer machine) and to
-    ``MultiPrototypeSVC(assignment="static")``.  Every round gives each pattern p (example) a value
-    V_p, selects the patterns whose value is above a threshold and optimises their dual variables
-    one pattern after the other, in random order; a pattern that moved needs its kernel row, which
-    comes from a cache.  The optimum does not depend on the parts, the way to it does.
+    ``MultiPrototypeSVC``.  Every round gives each pattern p (example) a value :math:`V_p`, selects
+    the patterns whose value is above a threshold and optimises their dual variables one pattern
+    after the other, in random order; a pattern that moved needs its kernel row, which comes from a
+    cache.  The optimum does not depend on the parts, the way to it does.
 
     Parameters
     ----------
@@ -50,6 +52,11 @@ class PatternSMO(BaseEstimator):
     cache_rows : int or None, default=None
         Kernel rows that the cache holds; None: as many as fit into the estimator's ``cache_mb``,
         eight bytes a value, at least two.  The least recently used row leaves.
+
+    See Also
+    --------
+    WorkingSets : Frank-Wolfe on working sets.
+    FitMonitor : Records a value of your own at every check.
 
     Notes
     -----
@@ -101,22 +108,23 @@ class PatternSMO(BaseEstimator):
         ):
             value = getattr(self, name)
             if not isinstance(value, str) or value not in known:
-                raise ValueError(f"solver: {name} must be one of {known}, got {value!r}.")
+                raise ValueError(f"solver: {name} must be one of {known}, got {shown(value)}.")
         if not (_is_number(self.mu) and 0.0 <= float(self.mu) <= 1.0):
-            raise ValueError(f"solver: mu must be in [0, 1], got {self.mu!r}.")
+            raise ValueError(f"solver: mu must be in [0, 1], got {shown(self.mu)}.")
         if self.theta0 is not None and not (_is_number(self.theta0) and float(self.theta0) > 0.0):
             raise ValueError(
-                f"solver: theta0 must be a finite number > 0 or None, got {self.theta0!r}."
+                f"solver: theta0 must be a finite number > 0 or None, got {shown(self.theta0)}."
             )
         if not (_is_number(self.pattern_tol) and float(self.pattern_tol) >= 0.0):
             raise ValueError(
-                f"solver: pattern_tol must be a finite number >= 0, got {self.pattern_tol!r}."
+                f"solver: pattern_tol must be a finite number >= 0, got {shown(self.pattern_tol)}."
             )
         rows = self.cache_rows
         is_count = isinstance(rows, numbers.Integral) and not isinstance(rows, bool)
         if rows is not None and not (is_count and int(rows) >= 1):
             raise ValueError(
-                f"solver: cache_rows must be an integer >= 1 or None (use cache_mb), got {rows!r}."
+                f"solver: cache_rows must be an integer >= 1 or None (use cache_mb), got "
+                f"{shown(rows)}."
             )
         if is_hard and self.pattern == "fixed-point":
             raise ValueError(
