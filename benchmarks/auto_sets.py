@@ -18,7 +18,7 @@ from sklearn.feature_extraction.text import TfidfTransformer
 
 from benchmarks.data import find
 
-__all__ = ["SETS", "TableSet", "load_set"]
+__all__ = ["SETS", "TableSet", "load_set", "public"]
 
 MOST_ROWS = 1_200
 """Of both parts together, unless a set says otherwise: trades the noise of the test part for the
@@ -50,7 +50,9 @@ def load_set(one: TableSet, most_rows: int | None = None) -> tuple[Any, np.ndarr
 # -- public sets ---------------------------------------------------------------------------------
 
 
-def _public(name: str) -> Callable[[], tuple[Any, np.ndarray]]:
+def public(name: str) -> Callable[[], tuple[Any, np.ndarray]]:
+    """The rows of a file of the data folder, words of texts weighted by tf-idf."""
+
     def make() -> tuple[Any, np.ndarray]:
         with np.load(find(name)) as z:
             if "X" in z.files:
@@ -241,5 +243,5 @@ SETS = (
         TableSet(name, "generated", make, _WHOLE.get(name, MOST_ROWS))
         for name, make in _GENERATED.items()
     ),
-    *(TableSet(name, "public", _public(name)) for name in _PUBLIC),
+    *(TableSet(name, "public", public(name)) for name in _PUBLIC),
 )

@@ -7,13 +7,13 @@ markers say the same without colour.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
-__all__ = ["Bars", "Lines", "Panel", "draw", "is_available"]
+__all__ = ["Bars", "Lines", "Panel", "beside", "draw", "is_available"]
 
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7")
 _HATCHES = ("", "//", "..", "xx")
@@ -44,7 +44,8 @@ class Lines:
     """Measured lines over x (logarithmic), and limits that they should stay below.
 
     ``whiskers`` are the ends (low, high) of bars through the points of a series; without
-    ``joined`` only the points are drawn, a little apart.
+    ``joined`` only the points are drawn, a little apart.  ``points`` are single ones (x, y) with
+    their names written beside them.
     """
 
     title: str
@@ -56,9 +57,37 @@ class Lines:
     whiskers: Mapping[str, Sequence[tuple[float, float]]] = field(default_factory=dict)
     y_axis: Literal["from zero", "log", "free"] = "from zero"
     joined: bool = True
+    points: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
 Panel = Bars | Lines
+
+
+def beside(
+    rows: Sequence[Mapping[str, Any]],
+    labels: tuple[str, str, str],
+    group: Callable[[Mapping[str, Any]], str],
+    series: Mapping[str, str],
+    note: Callable[[Mapping[str, Any]], str] | None = None,
+) -> Bars:
+    """Bars of a table: a group per row, a series per competitor.
+
+    Parameters
+    ----------
+    rows : of the table
+    labels : title, x axis, y axis
+    group : function of a row
+        Its name.
+    series : names of competitors with the keys of their numbers.
+    note : function of a row or None
+        What stands above its group.
+    """
+    return Bars(
+        *labels,
+        [group(row) for row in rows],
+        {name: [row[key] for row in rows] for name, key in series.items()},
+        [] if note is None else [note(row) for row in rows],
+    )
 
 
 def is_available() -> bool:
@@ -137,6 +166,9 @@ def _draw_lines(axes: Any, panel: Lines) -> None:
         )
     for name, values in panel.limits.items():
         axes.plot(panel.x, values, label=name, color="black", linestyle="--")
+    for name, place in panel.points.items():
+        axes.plot(*place, marker="*", color="black", markersize=9, linestyle="")
+        axes.annotate(name, place, (-5, 3), textcoords="offset points", ha="right", fontsize=8)
     axes.set_xscale("log")
     axes.set_xticks(list(panel.x), [f"{x:,.0f}" for x in panel.x])
     axes.minorticks_off()

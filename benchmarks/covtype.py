@@ -10,10 +10,10 @@ from typing import Any
 
 from benchmarks import competitors, machine
 from benchmarks.charts import Lines, Panel
-from benchmarks.data import DataMissingError, find, load_covtype
+from benchmarks.data import load_covtype, why_not_watched
 from benchmarks.options import Options
 from benchmarks.report import Column, Report, Verdict, judged
-from benchmarks.timing import MemoryWatch, has_memory_watch, in_fresh_process, median, timed
+from benchmarks.timing import MemoryWatch, in_fresh_process, median, timed
 
 __all__ = ["SIZES", "measure", "run"]
 
@@ -50,7 +50,7 @@ def run(options: Options) -> Report:
         COLUMNS,
     )
     sizes = QUICK_SIZES if options.quick else SIZES
-    reason = why_not()
+    reason = why_not_watched("covtype")
     for size in sizes:
         if reason:
             report.skip(f"covtype {size} rows", reason)
@@ -65,15 +65,6 @@ def run(options: Options) -> Report:
     report.verdicts = verdicts(report.rows, len(sizes), options.quick)
     report.panels = charts(report.rows) if report.rows else []
     return report
-
-
-def why_not() -> str:
-    """Why this benchmark cannot run here; empty if it can."""
-    try:
-        find("covtype")
-    except DataMissingError as error:
-        return str(error)
-    return "" if has_memory_watch() else "needs /proc to read the resident memory"
 
 
 def measure(n_rows: int, repeat: int) -> dict[str, Any]:

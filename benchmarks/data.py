@@ -20,7 +20,18 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.feature_extraction.text import TfidfTransformer
 
-__all__ = ["DATA_VARIABLE", "DataMissingError", "DataSet", "find", "load", "load_covtype", "thin"]
+from benchmarks.timing import has_memory_watch
+
+__all__ = [
+    "DATA_VARIABLE",
+    "DataMissingError",
+    "DataSet",
+    "find",
+    "load",
+    "load_covtype",
+    "thin",
+    "why_not_watched",
+]
 
 DATA_VARIABLE = "POLYMARGIN_DATA_DIR"
 
@@ -58,6 +69,15 @@ def find(name: str) -> Path:
     if not path.is_file():
         raise DataMissingError(f"{DATA_VARIABLE} has no {path.name}")
     return path
+
+
+def why_not_watched(name: str) -> str:
+    """Why memory cannot be watched on a set here; empty if it can."""
+    try:
+        find(name)
+    except DataMissingError as error:
+        return str(error)
+    return "" if has_memory_watch() else "needs /proc to read the resident memory"
 
 
 def thin(n: int, count: int) -> np.ndarray:

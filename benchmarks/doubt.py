@@ -15,7 +15,6 @@ import numpy as np
 from sklearn.model_selection import StratifiedKFold
 
 from benchmarks.charts import Bars
-from benchmarks.data import DataMissingError
 from benchmarks.options import Options
 from benchmarks.probabilities import SETS, C, splits, standardised
 from benchmarks.report import Column, Report
@@ -45,12 +44,8 @@ def run(options: Options) -> Report:
         "The constant in `estimators/temperature.py` is the doubt of the least mean.",
         COLUMNS,
     )
-    for name in SETS:
-        try:
-            X, y = standardised(name)
-        except DataMissingError as reason:
-            report.skip(name, reason)
-            continue
+    for name in report.present(SETS):
+        X, y = standardised(name)
         losses = np.mean([_losses(X, y) for X, y, _, _ in splits(X, y, n_splits)], axis=0)
         report.rows.append(_row(name, losses))
         print(report.rows[-1], flush=True)

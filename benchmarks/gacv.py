@@ -12,11 +12,9 @@ import warnings
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
-from sklearn.model_selection import StratifiedKFold
 
-from benchmarks.charts import Bars
-from benchmarks.data import DataMissingError, find
+from benchmarks.charts import beside
+from benchmarks.competitors import folds_error, percent_wrong
 from benchmarks.options import Options
 from benchmarks.radius import FOLDS, SETS, parts_of
 from benchmarks.report import Column, Report
@@ -55,29 +53,21 @@ def run(options: Options) -> Report:
         f"error over the grid. Leave-one-out up to {MOST_LEFT_OUT} examples.",
         COLUMNS,
     )
-    for name in SETS:
-        try:
-            find(name)
-        except DataMissingError as reason:
-            report.skip(name, reason)
-            continue
+    for name in report.present(SETS):
         n_splits = 1 if options.quick else SPLITS
         splits = [_one_split(name, seed, options.quick) for seed in range(n_splits)]
         row = {key: float(np.mean([one[key] for one in splits])) for key in splits[0]}
         shown = {key: None if np.isnan(value) else value for key, value in row.items()}
         report.rows.append(shown | {"title": name, "n": int(row["n"])})
         print(f"{name}: {row['gacv_error']:.1f} %, {row['folds_error']:.1f} %", flush=True)
+    title = "rank correlation of the criteria above the bars"
     report.panels = [
-        Bars(
-            "rank correlation of the criteria above the bars",
-            "data set",
-            "processor seconds of the grid",
-            [row["title"] for row in report.rows],
-            {
-                "GACV": [row["gacv_seconds"] for row in report.rows],
-                "5 folds": [row["folds_seconds"] for row in report.rows],
-            },
-            [f"{row['agreement']:.2f}" for row in report.rows],
+        beside(
+            report.rows,
+            (title, "data set", "processor seconds of the grid"),
+            lambda row: str(row["title"]),
+            {"GACV": "gacv_seconds", "5 folds": "folds_seconds"},
+            lambda row: f"{row['agreement']:.2f}",
         )
     ]
     return report
@@ -120,20 +110,12 @@ def _cell(
     def criterion() -> float:
         return gacv(model.fit(X, y), X, y).value
 
-    def cross_validation() -> float:
-        folds = StratifiedKFold(FOLDS, shuffle=True, random_state=0)
-        wrong = 0
-        for train, held in folds.split(X, y):
-            part = clone(model).fit(X[train], y[train])
-            wrong += int((part.predict(X[held]) != y[held]).sum())
-        return wrong / len(y)
-
     cell: dict[str, Any] = {}
     cell["gacv_seconds"], cell["gacv"] = processor_seconds(criterion)
-    cell["folds_seconds"], cell["folds"] = processor_seconds(cross_validation)
+    cell["folds_seconds"], cell["folds"] = processor_seconds(folds_error, model, X, y, FOLDS)
     cell["left_out_seconds"] = cell["left_out"] = float("nan")
     if len(y) <= MOST_LEFT_OUT:
         cell["left_out_seconds"], found = processor_seconds(leave_one_out, model, X, y)
         cell["left_out"] = found.error_rate
-    cell["error"] = 100.0 * float((model.predict(X_test) != y_test).mean())
+    cell["error"] = percent_wrong(model, X_test, y_test)
     return cell

@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 
 from benchmarks import competitors
-from benchmarks.charts import Bars, Lines, Panel
+from benchmarks.charts import Lines, Panel, beside
 from benchmarks.options import Options
 from benchmarks.report import Column, Report, Verdict, judged
 from benchmarks.timing import median, timed
@@ -167,17 +167,14 @@ def charts(rows: list[dict[str, Any]]) -> list[Panel]:
     panels: list[Panel] = [Lines("time to fit", "examples", "seconds", sizes, lines)]
     both = [row for row in rows if "ratio" in row]
     if both:
+        title = f"{both[0]['n']} examples: Clarabel / polymargin above the bars"
         panels.append(
-            Bars(
-                f"{both[0]['n']} examples: Clarabel / polymargin above the bars",
-                "largest weight",
-                "seconds",
-                [f"eta = {row['eta']:g}" for row in both],
-                {
-                    "polymargin": [row["seconds"] for row in both],
-                    "Clarabel": [row["qp_seconds"] for row in both],
-                },
-                [f"{row['ratio']:.0f}x" for row in both],
+            beside(
+                both,
+                (title, "largest weight", "seconds"),
+                lambda row: f"eta = {row['eta']:g}",
+                {"polymargin": "seconds", "Clarabel": "qp_seconds"},
+                lambda row: f"{row['ratio']:.0f}x",
             )
         )
     return panels

@@ -16,11 +16,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
 from benchmarks import machine
-from benchmarks.charts import Bars, Panel
-from benchmarks.data import DataMissingError, find, load, load_covtype
+from benchmarks.charts import Panel, beside
+from benchmarks.competitors import percent_wrong
+from benchmarks.data import load, load_covtype, why_not_watched
 from benchmarks.options import Options
 from benchmarks.report import Column, Report, Verdict, judged
-from benchmarks.timing import MemoryWatch, has_memory_watch, in_fresh_process, processor_seconds
+from benchmarks.timing import MemoryWatch, in_fresh_process, processor_seconds
 from polymargin import MulticlassSVC
 
 __all__ = ["run"]
@@ -62,28 +63,14 @@ def run(options: Options) -> Report:
         "seconds; one thread; peak: resident memory of `fit` above the level before.",
         COLUMNS,
     )
-    reason = why_not("covtype")
-    if reason:
-        report.skip("covtype", reason)
-    else:
-        _measure_covtype(report, options.quick)
-    reason = why_not("mnist")
-    if reason:
-        report.skip("mnist", reason)
-    else:
-        _measure_mnist(report, options.quick)
+    for name, measure_set in (("covtype", _measure_covtype), ("mnist", _measure_mnist)):
+        if reason := why_not_watched(name):
+            report.skip(name, reason)
+        else:
+            measure_set(report, options.quick)
     report.verdicts = verdicts(report.rows, options.quick)
     report.panels = charts(report.rows)
     return report
-
-
-def why_not(name: str) -> str:
-    """Why a set cannot be measured here; empty if it can."""
-    try:
-        find(name)
-    except DataMissingError as error:
-        return str(error)
-    return "" if has_memory_watch() else "needs /proc to read the resident memory"
 
 
 def _add(report: Report, row: dict[str, Any]) -> None:
@@ -122,7 +109,7 @@ def choose(quick: bool) -> tuple[float, float, list[tuple[float, float, float]]]
     for gamma in GAMMAS:
         for C in CS:
             model = _landmark_model(gamma, C, 500 if not quick else 100).fit(X[:cut], y[:cut])
-            error = 100.0 * float((model.predict(X[cut:size]) != y[cut:size]).mean())
+            error = percent_wrong(model, X[cut:size], y[cut:size])
             tried.append((gamma, C, error))
     gamma, C, _ = min(tried, key=lambda one: one[2])
     return gamma, C, tried
@@ -211,15 +198,13 @@ def fit_mnist(count: int | None, quick: bool) -> dict[str, Any]:
 
 def charts(rows: list[dict[str, Any]]) -> list[Panel]:
     """Test errors and processor seconds of all models."""
-    names = [f"{row['data']}\n{row['model']}" for row in rows]
     return [
-        Bars(
-            title,
-            "set and model",
-            title,
-            names,
-            {"measured": [row[key] for row in rows]},
-            [format(row[key], shown) for row in rows],
+        beside(
+            rows,
+            (title, "set and model", title),
+            lambda row: f"{row['data']}\n{row['model']}",
+            {"measured": key},
+            lambda row, key=key, shown=shown: format(row[key], shown),
         )
         for key, title, shown in (
             ("error", "test error [%]", ".2f"),
@@ -232,24 +217,11 @@ def verdicts(rows: list[dict[str, Any]], quick: bool) -> list[Verdict]:
     """covtype in five minutes and 4 GB; MNIST close to the exact machine in a tenth of its time."""
     large = [row for row in rows if row["data"] == "covtype" and "landmarks" in row["model"]]
     found = [
-        judged(
-            "covtype, process seconds",
-            [row["seconds"] for row in large],
-            max,
-            SECONDS_LIMIT,
-            1,
-            quick,
-            at_most=True,
-        ),
-        judged(
-            "covtype, peak [MB]",
-            [row["peak_mb"] for row in large],
-            max,
-            MEMORY_LIMIT_MB,
-            1,
-            quick,
-            at_most=True,
-        ),
+        judged(f"covtype, {word}", [row[key] for row in large], max, limit, 1, quick, at_most=True)
+        for word, key, limit in (
+            ("process seconds", "seconds", SECONDS_LIMIT),
+            ("peak [MB]", "peak_mb", MEMORY_LIMIT_MB),
+        )
     ]
     exact = next((row for row in rows if row["data"] == "mnist" and row["model"] == "exact"), None)
     if exact is None:

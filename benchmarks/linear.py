@@ -19,7 +19,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from benchmarks import competitors
-from benchmarks.charts import Bars
+from benchmarks.charts import Bars, beside
 from benchmarks.data import DataSet
 from benchmarks.options import Options
 from benchmarks.report import Column, Report, Verdict, judged
@@ -253,14 +253,11 @@ def verdicts(rows: list[dict[str, Any]], quick: bool) -> list[Verdict]:
 
 def chart(rows: list[dict[str, Any]]) -> Bars:
     """Seconds of both, the ratio above."""
-    return Bars(
-        "numbers above the bars: liblinear / polymargin",
-        "data set and C",
-        "processor seconds of fit",
-        [f"{row['data']}, C={row['C']:g}" for row in rows],
-        {
-            "polymargin": [row["our_seconds"] for row in rows],
-            "liblinear": [row["seconds"] for row in rows],
-        },
-        [f"{row['ratio']:.1f}x" for row in rows],
+    title = "numbers above the bars: liblinear / polymargin"
+    return beside(
+        rows,
+        (title, "data set and C", "processor seconds of fit"),
+        lambda row: f"{row['data']}, C={row['C']:g}",
+        {"polymargin": "our_seconds", "liblinear": "seconds"},
+        lambda row: f"{row['ratio']:.1f}x",
     )

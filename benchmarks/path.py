@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import competitors
-from benchmarks.charts import Bars, Panel
+from benchmarks.charts import Panel, beside
 from benchmarks.data import DataSet
 from benchmarks.options import Options
 from benchmarks.report import Column, Report, Verdict, judged
@@ -152,15 +152,11 @@ def verdicts(rows: list[dict[str, Any]], quick: bool) -> list[Verdict]:
 def charts(rows: list[dict[str, Any]]) -> list[Panel]:
     """Seconds side by side, ratios above."""
     return [
-        Bars(
-            "path / fit above the bars",
-            "data set, machine and kernel",
-            "processor seconds",
-            [f"{row['title']}\n{row['low']:.2g} - {row['high']:.2g}" for row in rows],
-            {
-                f"path of {POINTS} points": [row["path"] for row in rows],
-                "one fit at the largest C": [row["fit"] for row in rows],
-            },
-            [f"{row['ratio']:.1f}x" for row in rows],
+        beside(
+            rows,
+            ("path / fit above the bars", "data set, machine and kernel", "processor seconds"),
+            lambda row: f"{row['title']}\n{row['low']:.2g} - {row['high']:.2g}",
+            {f"path of {POINTS} points": "path", "one fit at the largest C": "fit"},
+            lambda row: f"{row['ratio']:.1f}x",
         )
     ]

@@ -17,8 +17,8 @@ import scipy.sparse as sp
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.model_selection import StratifiedShuffleSplit
 
-from benchmarks.charts import Bars
-from benchmarks.data import DataMissingError, find, thin
+from benchmarks.charts import beside
+from benchmarks.data import find, thin
 from benchmarks.options import Options
 from benchmarks.report import Column, Report
 from benchmarks.timing import processor_seconds
@@ -78,12 +78,8 @@ def run(options: Options) -> Report:
         "training, a quarter calibration, a quarter test), for sets that aim at 0.8, 0.9, 0.95.",
         COLUMNS,
     )
-    for name in SETS:
-        try:
-            X, y = standardised(name)
-        except DataMissingError as reason:
-            report.skip(name, reason)
-            continue
+    for name in report.present(SETS):
+        X, y = standardised(name)
         if not report.rows:
             _mean([_calibration(*part) for part in splits(X, y, 1)])  # compiled code is loaded
         row: dict[str, Any] = {"title": name, "n": len(y)}
@@ -93,15 +89,11 @@ def run(options: Options) -> Report:
         report.rows.append({column.key: row.get(column.key) for column in COLUMNS})
         print(name, {key: value for key, value in row.items() if key != "title"}, flush=True)
     report.panels = [
-        Bars(
-            "log loss on rows that took no part",
-            "data set",
-            "log loss",
-            [row["title"] for row in report.rows],
-            {
-                "polymargin": [row["loss"] for row in report.rows],
-                "CalibratedClassifierCV": [row["other_loss"] for row in report.rows],
-            },
+        beside(
+            report.rows,
+            ("log loss on rows that took no part", "data set", "log loss"),
+            lambda row: str(row["title"]),
+            {"polymargin": "loss", "CalibratedClassifierCV": "other_loss"},
         )
     ]
     return report

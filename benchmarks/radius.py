@@ -10,9 +10,10 @@ import warnings
 from typing import Any
 
 import numpy as np
-from sklearn.model_selection import StratifiedKFold, train_test_split
+from sklearn.model_selection import train_test_split
 
 from benchmarks.charts import Bars, Panel
+from benchmarks.competitors import folds_error, percent_wrong
 from benchmarks.data import DataMissingError, find
 from benchmarks.options import Options
 from benchmarks.report import Column, Report, Verdict, judged
@@ -74,12 +75,12 @@ def measure(name: str, split: int, quick: bool = False) -> dict[str, Any]:
     row: dict[str, Any] = {"set": name, "split": split, "n": len(y), "d": X.shape[1]}
     found = processor_seconds(lambda: grid_search(X, y, powers))
     row["grid_seconds"], (model, row["grid_choice"]) = found
-    row["grid_error"] = error_of(model, X_test, y_test)
+    row["grid_error"] = percent_wrong(model, X_test, y_test)
     for key, options in (("refined", {}), ("tuned", {"refine": 0})):
         row[f"{key}_seconds"], tuning = processor_seconds(
             lambda options=options: tune_radius_margin(X, y, **options)
         )
-        row[f"{key}_error"] = error_of(tuning.machine, X_test, y_test)
+        row[f"{key}_error"] = percent_wrong(tuning.machine, X_test, y_test)
         row[f"{key}_choice"] = [tuning.C, tuning.gamma * X.shape[1]]
         row[f"{key}_value"], row["plateau"] = tuning.value, tuning.plateau
     print(
@@ -110,28 +111,15 @@ def thin_rows(y: np.ndarray) -> np.ndarray:
 
 def grid_search(X: np.ndarray, y: np.ndarray, powers: slice) -> tuple[MulticlassSVC, list[float]]:
     """The machine of the least error over five folds, fitted to all; the first among equals."""
-    folds = list(StratifiedKFold(FOLDS, shuffle=True, random_state=0).split(X, y))
-    best, chosen = np.inf, (C_GRID[0], GAMMA_GRID[0])
-    for gamma in GAMMA_GRID[powers]:
-        for C in C_GRID[powers]:
-            wrong = 0.0
-            for train, held in folds:
-                model = machine(C, gamma / X.shape[1], X[train], y[train])
-                wrong += float((model.predict(X[held]) != y[held]).sum())
-            if wrong < best:
-                best, chosen = wrong, (C, gamma)
-    return machine(chosen[0], chosen[1] / X.shape[1], X, y), list(chosen)
-
-
-def machine(C: float, gamma: float, X: np.ndarray, y: np.ndarray) -> MulticlassSVC:
+    cells = [(C, gamma) for gamma in GAMMA_GRID[powers] for C in C_GRID[powers]]
+    models = [
+        MulticlassSVC("msvm2", C=C, kernel="rbf", gamma=gamma / X.shape[1], random_state=0)
+        for C, gamma in cells
+    ]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # corners of the grid collapse, or do not converge
-        return MulticlassSVC("msvm2", C=C, kernel="rbf", gamma=gamma, random_state=0).fit(X, y)
-
-
-def error_of(model: MulticlassSVC, X: np.ndarray, y: np.ndarray) -> float:
-    """Percent of wrong labels."""
-    return 100.0 * float((model.predict(X) != y).mean())
+        best = int(np.argmin([folds_error(model, X, y, FOLDS) for model in models]))
+        return models[best].fit(X, y), list(cells[best])
 
 
 def summarise(splits: list[dict[str, Any]], quick: bool = False) -> Report:
@@ -176,17 +164,8 @@ def verdicts(rows: list[dict[str, Any]], quick: bool) -> list[Verdict]:
         found.append(
             judged(f"grid / {words}, smallest ratio", ratios, min, SPEED_TARGET, len(SETS), quick)
         )
-        found.append(
-            judged(
-                f"{words}: error above the grid's, largest [points]",
-                worse,
-                max,
-                ERROR_TARGET,
-                len(SETS),
-                quick,
-                at_most=True,
-            )
-        )
+        title = f"{words}: error above the grid's, largest [points]"
+        found.append(judged(title, worse, max, ERROR_TARGET, len(SETS), quick, at_most=True))
     return found
 
 

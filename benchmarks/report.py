@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from benchmarks.charts import Panel, draw, is_available
-from benchmarks.data import DataMissingError, DataSet, load
+from benchmarks.data import DataMissingError, DataSet, find, load
 from benchmarks.machine import describe
 from benchmarks.options import Options
 from polymargin._extras import install_command
@@ -149,6 +149,16 @@ class Report:
             row = measure(case, data, options.repeat)
             self.rows.append(row)
             print(line(case, row), flush=True)
+
+    def present(self, names: Iterable[str]) -> Iterator[str]:
+        """The names of data sets that are here; the others are left out, and that is said."""
+        for name in names:
+            try:
+                find(name)
+            except DataMissingError as reason:
+                self.skip(name, reason)
+                continue
+            yield name
 
     def skip(self, row: str, reason: object) -> None:
         """Leave a row out, and say so."""

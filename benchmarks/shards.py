@@ -1,7 +1,8 @@
 """Rounds of a sharded fit over the number of shards, all of them simulated in this process.
 
 Shards are visited one after another and timed one by one, so that the time of a cluster follows:
-the slowest shard of every verb, and what the leader adds up between them.
+the slowest shard of every verb, and what the leader adds up between them.  Finished rows are kept
+in ``shards.cells.jsonl`` beside the results until all are there, so that a run can be interrupted.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ import numpy as np
 from benchmarks import machine
 from benchmarks.charts import Lines, Panel
 from benchmarks.data import DataMissingError, load, load_covtype
+from benchmarks.kept_cells import KeptCells
 from benchmarks.options import Options
 from benchmarks.report import Column, Report, Verdict, judged
 from polymargin import MACHINES
@@ -85,10 +88,12 @@ def run(options: Options) -> Report:
         "Shards are simulated one after another in one process; seconds are those of the "
         "processor. Slowest shard: the sum over all verbs of the time of their slowest shard, "
         "which is what a cluster of so many equal processors would need beside the network. Sent: "
-        "prototypes to a shard and its changes back, float64.",
+        "prototypes to a shard (float32) and its changes back (float64); W counts as float64.",
         COLUMNS,
     )
     counts = SHARDS[:3] if options.quick else SHARDS
+    kept = None if options.quick else options.output / "shards.cells.jsonl"
+    cells = KeptCells(kept, {"tol": TOL, "most_rounds": MOST_ROUNDS})
     for case in CASES:
         try:
             X, y = case.rows(options.quick)
@@ -98,7 +103,7 @@ def run(options: Options) -> Report:
         machine.require_one_thread()
         measure(case, X, y, 1)  # compiled code is loaded
         for count in counts:
-            row = measure(case, X, y, count)
+            row = cells.get(f"{case.name} {count}", partial(measure, case, X, y, count))
             report.rows.append(row)
             print(
                 f"{case.name}, {count} shards: {row['rounds']} rounds, {row['seconds']:.1f} s, "
@@ -107,6 +112,8 @@ def run(options: Options) -> Report:
             )
     report.verdicts = verdicts(report.rows, len(CASES) * len(counts), options.quick)
     report.panels = charts(report.rows, counts)
+    if kept is not None:
+        kept.unlink(missing_ok=True)  # all are there
     return report
 
 
@@ -166,9 +173,10 @@ class TimedTeam(LocalTeam):
         self.bytes_in_rounds += size if is_round else 0
 
     def advance(self, model: Prototypes, sigma: float, passes: int) -> list[LocalStep]:
+        found = self._each(lambda shard: shard.advance(model, sigma, passes))
         self._count(model)
-        self._count(model)
-        return self._each(lambda shard: shard.advance(model, sigma, passes))
+        self._count(found[0].change)
+        return found
 
     def settle(self, theta: float, beta: float) -> list[Prototypes]:
         found = self._each(lambda shard: shard.settle(theta, beta))

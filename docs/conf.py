@@ -15,7 +15,11 @@ import polymargin  # noqa: E402
 
 # Cells of executed pages run `polymargin` and compile once: the tool of this very environment.
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-os.environ["TERM"] = "dumb"  # no progress lines inside pages
+# No progress lines inside pages; kernels set TERM again when they start.
+startup = HERE.parent / "build" / "ipython" / "profile_default" / "startup"
+startup.mkdir(parents=True, exist_ok=True)
+(startup / "terminal.py").write_text('import os\nos.environ["TERM"] = "dumb"\n', encoding="utf-8")
+os.environ["IPYTHONDIR"] = str(startup.parents[1])
 os.environ["PYTHONPATH"] = os.pathsep.join(
     [str(HERE.parent / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
 )
@@ -32,15 +36,19 @@ extensions = [
     "sphinx.ext.autosummary",
     "sphinx.ext.intersphinx",
     "sphinx.ext.mathjax",
+    "sphinx.ext.viewcode",  # the source of every public name, inside the site
     "sphinx_click",  # the command line, from the program
     "sphinx_copybutton",
     "sphinx_design",  # cards and grids of the home page
+    "sphinx_gallery.gen_gallery",  # scripts of examples/gallery: run, drawn, to be downloaded
+    "both_anchors",  # source pages lead back to the reference
     "equation_labels",  # (1.2) and A8 are anchors, and links wherever they are mentioned
     "plain_docstrings",  # docstrings are plain text: C_ and |x| mean what they say
     "small_inventories",  # names of other libraries, without network
 ]
 root_doc = "index"
-exclude_patterns = ["_*", "**/.ipynb_checkpoints"]
+templates_path = ["_templates"]
+exclude_patterns = ["_*", "**/.ipynb_checkpoints", "gallery/*.ipynb", "**sg_execution_times.rst"]
 
 # -- pages -----------------------------------------------------------------------------------
 myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence", "deflist", "attrs_inline"]
@@ -57,13 +65,27 @@ nb_ipywidgets_js = {}  # would be fetched from elsewhere
 
 # -- reference -------------------------------------------------------------------------------
 autosummary_generate = True
+toc_object_entries_show_parents = "hide"  # fit(), not MulticlassSVC.fit(): too wide
 autodoc_typehints = "none"  # the docstrings name the types
 autodoc_member_order = "bysource"
-numpydoc_show_class_members = True
-numpydoc_show_inherited_class_members = False
-numpydoc_class_members_toctree = False
+numpydoc_show_class_members = False  # _templates/autosummary/class.rst lists them
 numpydoc_xref_param_type = False
 default_role = None
+
+# -- gallery ---------------------------------------------------------------------------------
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples/gallery",
+    "gallery_dirs": "gallery",
+    "filename_pattern": r"\.py$",  # all of them run; `-D plot_gallery=0` builds without running
+    "within_subsection_order": "gallery_order.ReadingOrder",
+    "doc_module": ("polymargin",),
+    "backreferences_dir": "generated/examples",  # which scripts use a name: at the end of its page
+    "reference_url": {"polymargin": None},
+    "abort_on_example_error": True,
+    "show_signature": False,
+    "show_memory": False,
+    "min_reported_time": 1e9,
+}
 
 # -- output ----------------------------------------------------------------------------------
 html_theme = "pydata_sphinx_theme"

@@ -14,7 +14,7 @@ from benchmarks import competitors
 from benchmarks.charts import Lines
 from benchmarks.data import DataMissingError, DataSet, load
 from benchmarks.options import Options
-from benchmarks.prototypes.fits import fit_seed, mean, note, percent_wrong, seeds, spread
+from benchmarks.prototypes.fits import fit_seed, mean, note, seeds, spread
 from benchmarks.prototypes.rows import Rows, as_given, unit_length
 from benchmarks.report import Column, Report, Table, Verdict, judged
 from benchmarks.timing import median
@@ -235,7 +235,7 @@ def held_out_error(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = competitors.ours_prototypes(q, C, seed, "default", metric).fit(X, y)
-    return percent_wrong(model, X_rest, y_rest)
+    return competitors.percent_wrong(model, X_rest, y_rest)
 
 
 def edge(C: float, candidates: tuple[float, ...]) -> str:

@@ -7,11 +7,12 @@ import warnings
 from collections.abc import Iterable
 from typing import Any
 
+from benchmarks.competitors import percent_wrong
 from benchmarks.data import DataSet
 from benchmarks.options import Options
 from benchmarks.timing import processor_seconds
 
-__all__ = ["fit_seed", "mean", "note", "percent_wrong", "seeds", "spread"]
+__all__ = ["fit_seed", "mean", "note", "seeds", "spread"]
 
 _SEEDS = (0, 1, 2)
 _QUICK_SEEDS = (0, 1)
@@ -49,11 +50,6 @@ def fit_seed(model: Any, data: DataSet) -> dict[str, Any]:
         "prototypes": len(model.alive_),
         "warnings": sorted({warning.category.__name__ for warning in caught}),
     }
-
-
-def percent_wrong(model: Any, X: Any, y: Any) -> float:
-    """Error rate in percent."""
-    return 100.0 * float((model.predict(X) != y).mean())
 
 
 def note(runs: list[dict[str, Any]]) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.data import DataSet
 
-__all__ = ["Rows", "as_given", "unit_length"]
+__all__ = ["Rows", "as_given", "unit_length", "unit_norm"]
 
 
 def as_given(X: np.ndarray) -> np.ndarray:
@@ -21,6 +21,11 @@ def unit_length(X: np.ndarray) -> np.ndarray:
     """Pixels from -1 (no ink) to 1 as rows of ink, each of length one."""
     ink = X + 1.0
     return ink / np.sqrt(np.einsum("ij,ij->i", ink, ink))[:, None]
+
+
+def unit_norm(X: np.ndarray) -> np.ndarray:
+    """Pixels from 0 (no ink) on, each row of length one."""
+    return X / np.sqrt(np.einsum("ij,ij->i", X, X))[:, None]
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks import competitors
-from benchmarks.charts import Bars
+from benchmarks.charts import Bars, beside
 from benchmarks.data import DataMissingError, DataSet, load
 from benchmarks.options import Options
 from benchmarks.prototypes.accuracy import Choice
-from benchmarks.prototypes.fits import fit_seed, note, percent_wrong
+from benchmarks.prototypes.fits import fit_seed, note
 from benchmarks.prototypes.rows import Rows, as_given
 from benchmarks.report import Column, Report, Table, Verdict, judged
 from benchmarks.timing import median, processor_seconds
@@ -158,7 +158,7 @@ def measure_svc(C: float, gamma: float, data: DataSet, repeat: int) -> dict[str,
         "svc_gamma": gamma,
         "svc_seconds": seconds,
         "svc_support": len(svc.support_),
-        "svc_error": percent_wrong(svc, data.X_test, data.y_test),
+        "svc_error": competitors.percent_wrong(svc, data.X_test, data.y_test),
         "svc_microseconds": microseconds(svc.predict, data, repeat),
         "svc_kilobytes": kilobytes(svc.support_vectors_, svc.dual_coef_, svc.intercept_),
     }
@@ -190,14 +190,11 @@ def verdicts(rows: list[dict[str, Any]], quick: bool) -> list[Verdict]:
 
 def chart(rows: list[dict[str, Any]]) -> Bars:
     """Prediction of both, the ratio above."""
-    return Bars(
-        "prediction: SVC / polymargin above the bars",
-        "data set and prototypes per class",
-        "microseconds per example",
-        [f"{row['data'].upper()}, q={row['q']}" for row in rows],
-        {
-            "polymargin": [row["microseconds"] for row in rows],
-            'SVC(kernel="rbf")': [row["svc_microseconds"] for row in rows],
-        },
-        [f"{row['ratio']:.0f}x" for row in rows],
+    title = "prediction: SVC / polymargin above the bars"
+    return beside(
+        rows,
+        (title, "data set and prototypes per class", "microseconds per example"),
+        lambda row: f"{row['data'].upper()}, q={row['q']}",
+        {"polymargin": "microseconds", 'SVC(kernel="rbf")': "svc_microseconds"},
+        lambda row: f"{row['ratio']:.0f}x",
     )
