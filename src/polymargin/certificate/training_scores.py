@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from polymargin.compiled.csr import by_feature, row_scores, weighted_sum
 from polymargin.compiled.memory import Pages
 from polymargin.problem.kernels import IN_PLACE, KERNELS, dense_scores
-from polymargin.problem.problem import Problem, row_blocks, run_blocks
+from polymargin.problem.problem import Problem, computed_ahead, row_blocks, run_blocks
 
 __all__ = ["KnownRows", "TrainingScores", "prototypes"]
 
@@ -154,11 +154,19 @@ class _Landmarks:
         run_blocks(work, len(others), size, problem.n_jobs)
         norms = None if problem.norms is None else problem.norms[support]
         inside = np.zeros((k, tau.shape[1]))
-        for rows in row_blocks(k, size):  # one after another: sums keep their order
+
+        def of_block(rows: slice) -> tuple[np.ndarray, np.ndarray]:
             a, b = (None, None) if norms is None else (norms[rows], norms[rows.start :])
             K = problem.kernel.block(self.rows[rows], self.rows[rows.start :], a, b)
-            inside[rows] += K @ tau[rows.start :]
-            inside[rows.stop :] += K[:, rows.stop - rows.start :].T @ tau[rows]
+            return K @ tau[rows.start :], K[:, rows.stop - rows.start :].T @ tau[rows]
+
+        blocks = list(row_blocks(k, size))
+        # added one after another: sums keep their order
+        for rows, (own, later) in zip(
+            blocks, computed_ahead(of_block, blocks, problem.n_jobs), strict=True
+        ):
+            inside[rows] += own
+            inside[rows.stop :] += later
         out[support] = inside
         return np.ascontiguousarray(out.T)
 
@@ -182,6 +190,7 @@ class KnownRows:
     """
 
     _BLOCK_CELLS = 500_000  # a block of new rows stays in the cache of the processor
+    _COLUMNS = 2048  # of a product
     _GATHERED = 3.0  # what a gathered row costs beside one that is read in order (measured)
 
     def __init__(
@@ -213,10 +222,10 @@ class KnownRows:
     def learn(self, new: np.ndarray, why_stop: Callable[[], str | None] | None = None) -> None:
         """Compute the rows of new patterns."""
         first = self.count
-        self.pages.take(first, first + len(new))
 
         def work(block: slice) -> None:
             target = slice(first + block.start, first + block.stop)
+            self.pages.take(target.start, target.stop)
             self.rows[target] = self.rows_of(new[block])
 
         run_blocks(work, len(new), self.block_size, self.n_jobs, why_stop)
@@ -238,7 +247,12 @@ class KnownRows:
         early = places < length
         full = np.zeros((tau.shape[1], length), dtype=self.rows.dtype)
         full[:, places[early]] = tau[early].T
-        scores = np.asarray(full @ self.rows[:length])
+        scores = np.empty((tau.shape[1], len(self.place)), dtype=self.rows.dtype)
+
+        def work(columns: slice) -> None:
+            np.matmul(full, self.rows[:length, columns], out=scores[:, columns])
+
+        run_blocks(work, len(self.place), self._COLUMNS, self.n_jobs)
         late = np.flatnonzero(~early)
         for block in row_blocks(len(late), self.block_size):
             scores += tau[late[block]].T.astype(scores.dtype) @ self.rows[places[late[block]]]

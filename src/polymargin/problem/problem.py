@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
@@ -16,6 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from polymargin.compiled.csr import compress
+from polymargin.compiled.threads import share, thread_pool
 from polymargin.problem.kernels import Kernel, squared_norms
 from polymargin.problem.machines import Machine
 
@@ -210,10 +211,8 @@ def run_blocks(
     if n_jobs <= 1 or len(blocks) <= 1:
         for block in blocks:
             work(block)
-        return
-    with ThreadPoolExecutor(n_jobs) as pool:
-        # list() so that an exception of a block reaches the caller
-        list(pool.map(work, blocks))
+    else:
+        share(work, blocks, n_jobs)
 
 
 def computed_ahead(
@@ -223,18 +222,24 @@ def computed_ahead(
     if n_jobs <= 1 or len(blocks) <= 1:
         yield from map(work, blocks)
         return
-    with ThreadPoolExecutor(n_jobs) as pool:
-        waiting: deque[Future[Result]] = deque()
-        try:
-            for block in blocks:
-                waiting.append(pool.submit(work, block))
-                if len(waiting) > 2 * n_jobs:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        finally:
-            for future in waiting:
-                future.cancel()
+    pool = thread_pool(n_jobs)
+    waiting: deque[tuple[slice, Future[Result]]] = deque()
+
+    def next_result() -> Result:
+        block, future = waiting.popleft()
+        # not begun: threads are busy, perhaps with work that waits for this
+        return work(block) if future.cancel() else future.result()
+
+    try:
+        for block in blocks:
+            waiting.append((block, pool.submit(work, block)))
+            if len(waiting) > 2 * n_jobs:
+                yield next_result()
+        while waiting:
+            yield next_result()
+    finally:
+        for _, future in waiting:
+            future.cancel()
 
 
 def as_read_only(X: Any) -> Any:

@@ -74,7 +74,7 @@ class KernelRows:
 
     def grow(self, new: np.ndarray) -> None:
         """The patterns ``new`` join: rows at hand get their columns, new rows while they fit."""
-        m, wanted = len(self.ids), len(self.ids) + len(new)
+        m, wanted, problem = len(self.ids), len(self.ids) + len(new), self.problem
         if wanted > self.rows.shape[1]:
             self._widen(self._width_for(wanted))
         self.ids = np.concatenate([self.ids, new])
@@ -88,9 +88,9 @@ class KernelRows:
             self.slot[m:wanted] = np.arange(m, wanted)
             self.owner[m:wanted] = np.arange(m, wanted)
             self._fill(m, wanted, is_long)
-            run_blocks(self._mirror, m, _BLOCK, 1, self.why_stop)
+            run_blocks(self._mirror, m, _BLOCK, problem.n_jobs, self.why_stop)
             if is_long:
-                run_blocks(self._mirror_new, wanted - m, _BLOCK, 1, self.why_stop)
+                run_blocks(self._mirror_new, wanted - m, _BLOCK, problem.n_jobs, self.why_stop)
             return
         kept = np.flatnonzero(self.owner >= 0)
         for start in range(0, len(kept), _BLOCK):
@@ -138,18 +138,23 @@ class KernelRows:
         m = len(self.ids)
         self._allocate(width)
         places = np.flatnonzero(owners >= 0)[: self.capacity]
-        self.pages.take(0, len(places))
-        for target, place in enumerate(places):
-            self.rows[target, :m] = old[place, :m]
+
+        in_order = np.array_equal(places, np.arange(len(places)))
+
+        def work(block: slice) -> None:
+            self.pages.take(block.start, block.stop)
+            self.rows[block, :m] = old[block if in_order else places[block], :m]
+
+        run_blocks(work, len(places), _BLOCK, self.problem.n_jobs)
         self.owner[: len(places)] = owners[places]
         self.slot[owners[places]] = np.arange(len(places))
 
     def _fill(self, first: int, end: int, is_half: bool) -> None:
         """Compute rows into their own places, or each block up to and with its diagonal."""
-        self.pages.take(first, end)
 
         def work(block: slice) -> None:
             rows = slice(first + block.start, first + block.stop)
+            self.pages.take(rows.start, rows.stop)
             columns = slice(0, rows.stop if is_half else end)
             self.rows[rows, columns] = self.data.block(rows, columns)
 
