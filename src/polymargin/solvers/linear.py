@@ -24,6 +24,7 @@ from polymargin.compiled.totals import GAP, LOSS, MARGIN, OWN, STEPS, VISITS, em
 from polymargin.problem.kernels import dense_scores
 from polymargin.problem.point import DualPoint
 from polymargin.problem.problem import Problem, computed_ahead, row_blocks
+from polymargin.solvers.class_halves import ClassHalves
 from polymargin.solvers.costs import Budget, linear_check_seconds, linear_visit_seconds, row_width
 from polymargin.solvers.driver import Progress
 from polymargin.solvers.linear_fields import (
@@ -261,6 +262,19 @@ class Sweeps(Method):
                 break
         progress.steps += steps
         return steps, end
+
+    def passes_in_halves(
+        self, halves: ClassHalves, end: int, most: int, packed: DenseField | None
+    ) -> None:
+        """At most so many passes over ``queue[:end]`` on two threads."""
+        progress = self.progress
+        field = raised(self.problem, self.field if packed is None else packed, self.duals.label)
+        made, steps, visits = halves.passes(
+            field, self.queue[:end].copy(), most, _RELAXATION, self.budget.visits, progress.why_stop
+        )
+        progress.iterations += made
+        progress.steps += steps
+        progress.work += self.visit_cost * visits
 
     def go(self, end: int, target: float, most: int, relative: float) -> int:
         """The passes between two checks; near the tolerance the last few are under-relaxed."""

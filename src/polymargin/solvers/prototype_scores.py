@@ -16,6 +16,7 @@ from polymargin.compiled.reassignment import restore
 from polymargin.problem.point import DualPoint
 from polymargin.problem.problem import Problem, computed_ahead, row_blocks
 from polymargin.solvers import solve
+from polymargin.solvers.class_halves import ClassHalves
 from polymargin.solvers.driver import Progress, Solution, drive
 from polymargin.solvers.kernel import WorkingSet
 from polymargin.solvers.linear import WORTH_THREADS, Sweeps
@@ -42,6 +43,7 @@ class AssignedLinearScores:
         self.duals = self.sweeps.duals
         self.queue = self.sweeps.queue
         self.random = self.sweeps.random
+        self.halves = ClassHalves(problem, self.duals, run.seed) if run.n_jobs > 1 else None
 
     @property
     def progress(self) -> Progress:
@@ -75,7 +77,11 @@ class AssignedLinearScores:
         most = min(most, self.progress.stop.max_iter - self.progress.iterations)
         if most > 0:
             packed = sweeps.pack(end, _FEW) if most >= _MANY_PASSES else None
-            sweeps.passes(end, -1.0, most, 0.0, packed=packed)
+            visits = float(self.duals.n_active[self.queue[:end]].sum())
+            if self.halves is None or self.halves.why_not(sweeps.field, sweeps.visit_cost * visits):
+                sweeps.passes(end, -1.0, most, 0.0, packed=packed)
+            else:
+                sweeps.passes_in_halves(self.halves, end, most, packed)
             unpack(sweeps.field, packed)
 
     def settle(self, tol: float) -> Solution:
