@@ -69,7 +69,8 @@ class ClassHalves:
         why_stop: Callable[[], str | None],
     ) -> tuple[int, int, float]:
         """At most so many passes; how many were made, the steps, and the visits."""
-        made, totals = 0, [empty_totals(), empty_totals()]
+        made = 0
+        totals = [empty_totals(), empty_totals()]
 
         def visit(task: tuple[int, np.ndarray, int]) -> None:
             thread, patterns, passes = task
@@ -100,7 +101,8 @@ class ClassHalves:
             visit((0, left, together))
             made += together
             queue = queue[self.duals.n_active[queue] > 1]  # the others cannot move any more
-        return made, *(int(sum(of[k] for of in totals)) for k in (STEPS, VISITS))
+        steps, visits = (float(sum(of[k] for of in totals)) for k in (STEPS, VISITS))
+        return made, int(steps), visits
 
     def divide(self, patterns: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Patterns that lie in one half of the classes, in the other, and in neither."""
@@ -113,7 +115,7 @@ class ClassHalves:
                 bits[self.random.permutation(self.n_classes)[: self.n_classes // 2]]
             )
             inside, outside = (sets & ~half) == 0, (sets & half) == 0
-            full = min(np.count_nonzero(inside), np.count_nonzero(outside))
+            full = int(min(np.count_nonzero(inside), np.count_nonzero(outside)))
             if best is None or full > best[0]:
                 best = full, inside, outside
         assert best is not None
