@@ -39,10 +39,6 @@ class GraphBuilder:
         """Add a node."""
         self.nodes.append(self.onnx.helper.make_node(op, inputs, [output], **attributes))
 
-    def store(self, name: str, tensor: Any) -> None:
-        """Add a constant."""
-        self.constants.append(tensor)
-
     def node(self, op: str, *inputs: str, output: str | None = None, **attributes: Any) -> str:
         output = output or self.unique(op.lower())
         self.emit(op, list(inputs), output, attributes)
@@ -61,7 +57,7 @@ class GraphBuilder:
             tensor = self.onnx.helper.make_tensor(name, kind, [len(texts)], texts)
         else:
             tensor = self.onnx.numpy_helper.from_array(np.ascontiguousarray(values), name)
-        self.store(name, tensor)
+        self.constants.append(tensor)
         return name
 
     def numbers(self, hint: str, values: Any) -> str:

@@ -189,7 +189,7 @@ def render_report(  # noqa: PLR0913 - as above
         rates=found,
         training=training,
         proof=proof,
-        warnings=proof.warnings + _warnings(parts, examples, per_class, X_train),
+        warnings=proof.warnings + _warnings(examples, per_class, X_train),
         rows=facts.describe(parts, examples.X, X_train, seconds),
         parameters=facts.parameter_rows(parts.last),
         size=bytes_text(measures.model_size(parts)),
@@ -243,9 +243,7 @@ def _image_shape(given: Any, X: Any, names: list[str]) -> tuple[int, int] | None
         raise ValueError(f"image_{error}") from error
 
 
-def _warnings(
-    parts: Parts, examples: Labelled, per_class: list[measures.ClassRow], X_train: Any
-) -> list[str]:
+def _warnings(examples: Labelled, per_class: list[measures.ClassRow], X_train: Any) -> list[str]:
     """What readers should know before they believe the figures."""
     out = []
     strange = int((examples.own < 0).sum())

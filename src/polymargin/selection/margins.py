@@ -209,7 +209,7 @@ def margin_record(model: Any, X: Any, y: Any) -> MarginRecord:
     margins = view.margins()
     right = margins > 0.0
     geometric, closest = _pairs(distances, view.label, right)
-    slacks, losses = _slacks(model, view, best)
+    slacks, losses = _slacks(model, view)
     return MarginRecord(
         classes=view.classes,
         geometric=geometric,
@@ -241,7 +241,7 @@ def _pairs(
     return np.where(other, smallest.T, smallest), np.where(other, where.T, where)
 
 
-def _slacks(model: Any, view: PrototypeView, best: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _slacks(model: Any, view: PrototypeView) -> tuple[np.ndarray, np.ndarray]:
     if isinstance(model, MulticlassSVC):
         machine = find_machine(model.machine)
         scores = model._raised_scores(view.scores, view.label)
