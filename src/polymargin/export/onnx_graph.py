@@ -39,6 +39,10 @@ class GraphBuilder:
         """Add a node."""
         self.nodes.append(self.onnx.helper.make_node(op, inputs, [output], **attributes))
 
+    def store(self, name: str, tensor: Any) -> None:
+        """Add a constant; the converter for skl2onnx overrides this, and needs its name."""
+        self.constants.append(tensor)
+
     def node(self, op: str, *inputs: str, output: str | None = None, **attributes: Any) -> str:
         output = output or self.unique(op.lower())
         self.emit(op, list(inputs), output, attributes)
@@ -57,7 +61,7 @@ class GraphBuilder:
             tensor = self.onnx.helper.make_tensor(name, kind, [len(texts)], texts)
         else:
             tensor = self.onnx.numpy_helper.from_array(np.ascontiguousarray(values), name)
-        self.constants.append(tensor)
+        self.store(name, tensor)
         return name
 
     def numbers(self, hint: str, values: Any) -> str:
