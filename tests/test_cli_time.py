@@ -162,7 +162,7 @@ def test_reading_does_not_count(still):
     with timer.paused():
         still.pass_by(100.0)
     assert timer.seconds == pytest.approx(5.0)
-    timer.forgive_loading()  # a slow start leaves most of the limit to the training
+    timer.discount_loading()  # a slow start leaves most of the limit to the training
     assert timer.left == pytest.approx(9.0)
 
 

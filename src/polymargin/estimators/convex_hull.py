@@ -41,9 +41,9 @@ _SCALES = ("absolute", "relative")
 # linear .026, .034, .034, .071, .050.
 _AUTO_ETA = 0.1
 
-# Hulls have a judge and solvers of their own; of the row are read: how the weights u_i of the own
-# class become coefficients u_i (1[y_i = k] - 1/Q), and the kinds of intercept (a constant added to
-# the kernel cancels in every v_m - v_l).
+# Hulls have their own judge and solvers.  They read two facts of this row: the weights u_i of the
+# own class become coefficients u_i (1[y_i = k] - 1/Q), and there is no intercept (a constant added
+# to the kernel cancels in every v_m - v_l).
 _MACHINE = Machine(
     "ad",
     "AD-SVM (convex-hull prototypes)",
@@ -349,7 +349,7 @@ class ConvexHullSVC(LargeMarginClassifier):
 
         return attributes
 
-    # -- what a fitted model says of examples ------------------------------------------------
+    # -- margins and separability --------------------------------------------------------------
 
     def _labelled_scores(self, X: Any, y: Any) -> tuple[Any, np.ndarray, np.ndarray]:
         """Checked rows, (n, n_classes) scores with their differences right, class numbers."""

@@ -160,7 +160,7 @@ class MultiPrototypeSVC(TrainedInParts, PartialFit):
         E of this model with the best assignment.
     metric_ : ndarray of shape (n_features, n_features)
         A of ``metric="learned"``; ``energy_`` and ``certificate_`` are those of the problem in the
-        metric, ``prototypes_`` act on features as always.
+        metric; ``prototypes_`` are coefficients of the features themselves, as always.
     stationary_ : bool
         Whether no reassignment of an example lowers its slack by more than ``2 * tol``.
     support_, support_vectors_, dual_coef_
@@ -210,9 +210,10 @@ class MultiPrototypeSVC(TrainedInParts, PartialFit):
 
     The metric is ``A = s (.9 W'W / ||W||^2 + .1 I / d)``, W the prototypes of an assignment (its
     static problem without a metric, solved to ten times ``tol``), s such that W costs as much as
-    before, so that C keeps its meaning.  The first assignment teaches a first metric; annealing
-    begins in it, and at a temperature of .15 C the assignment reached teaches the one that stays.
-    ``history_`` begins there.  ``partial_fit`` learns it from the first batch and keeps it.
+    before, so that C keeps its meaning.  A first metric is learned from the first assignment;
+    annealing begins in it, and at a temperature of .15 C the final metric is learned from the
+    assignment reached.  ``history_`` begins there.  ``partial_fit`` learns it from the first batch
+    and keeps it.
 
     References
     ----------
@@ -373,7 +374,7 @@ class MultiPrototypeSVC(TrainedInParts, PartialFit):
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
-        state.pop("_training", None)  # the training data stay behind
+        state.pop("_training", None)  # no training data in files and pickles
         return state
 
     # -- more training -----------------------------------------------------------------------

@@ -12,8 +12,8 @@ def is_clearly_better(
 ) -> bool:
     """Whether errors fell by ``clearly`` times their noise, the root of the number that changed.
 
-    Rows that both get right, or both wrong, say nothing.  A model that mends f errors and makes w
-    new ones is better by f - w, plus or minus the root of f + w.
+    Rows that both get right, or both wrong, do not count.  A model that corrects f errors and makes
+    w new ones is better by f - w, plus or minus the root of f + w.
 
     Parameters
     ----------

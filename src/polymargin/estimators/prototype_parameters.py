@@ -1,4 +1,4 @@
-"""Which parameters of ``MultiPrototypeSVC`` go together, and what the automatic ones mean."""
+"""Checks of the parameters of ``MultiPrototypeSVC``, and the meaning of ``init="auto"``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class PrototypeParameters(LargeMarginClassifier):
     solver: str | PatternSMO
 
     def _check_parameters(self) -> Schedule | None:
-        """Refuse what cannot be; the schedule of the annealing, None without."""
+        """Refuse impossible values; returns the schedule of the annealing, None without one."""
         self._check_common()
         self._check_kernel_list()
         if self.assignment not in _ASSIGNMENTS:
@@ -50,7 +50,7 @@ class PrototypeParameters(LargeMarginClassifier):
         return schedule if self.assignment == "annealed" else None
 
     def _check_costs(self) -> None:
-        """Refuse stages that know no costs."""
+        """Refuse stages that do not support costs."""
         if self.cost_matrix is None:
             return
         for name in ("fit_into", "finish", "teacher"):
@@ -72,7 +72,7 @@ class PrototypeParameters(LargeMarginClassifier):
             raise ValueError(f"solver must be 'auto' or a PatternSMO, got {shown(self.solver)}.")
 
     def _check_kernel_list(self) -> None:
-        """Refuse what a list of kernels, one per prototype of a class, does not know."""
+        """Refuse parameters that a list of kernels does not support."""
         if not self._has_kernel_list:
             return
         for name, plain in (("solver", "auto"), ("cost_matrix", None), ("metric", "euclidean")):
@@ -92,7 +92,7 @@ class PrototypeParameters(LargeMarginClassifier):
             )
 
     def _kept_init(self, ready: Prepared) -> Any:
-        """An assignment per example loses the examples without weight; "paper" starts at random."""
+        """``init`` of the examples with weight; "auto" is random where annealing sets to zero."""
         if isinstance(self.init, str) and self.init == "auto" and self.assignment == "annealed":
             is_published = find_annealing(self.annealing).restoration == "zeroing"
             return "random" if is_published else "auto"

@@ -72,7 +72,7 @@ class LeaveOneOutCount:
 
     @property
     def is_strict(self) -> bool:
-        """Whether nothing stands in the way of the argument."""
+        """Whether the count is a bound for the exact solution: there are no caveats."""
         return not self.caveats
 
     def __str__(self) -> str:
@@ -181,7 +181,7 @@ def _wrong(model: Any, X: Any, y: np.ndarray) -> np.ndarray:
 
 
 def _caveats(model: Any) -> list[str]:
-    """What a refit without an example would change beside the example."""
+    """Why a refit without an example could differ in more than that example."""
     found = []
     uses_gamma = model._kernel.name in ("rbf", "poly", "sigmoid", "sum")
     if uses_gamma and isinstance(model.gamma, str) and model.gamma != "auto":

@@ -266,7 +266,7 @@ def _hull_slacks(model: ConvexHullSVC, view: PrototypeView) -> np.ndarray:
     rows = np.arange(len(view.label))
     own = (view.scores - shift)[rows, view.label]
     u = model.weights_
-    if len(u) != len(rows):  # other examples than those of the training have no weights
+    if len(u) != len(rows):  # only training examples have weights
         return np.maximum(0.0, -view.margins())
     slack = np.zeros(len(rows))
     for k in range(len(view.classes)):
