@@ -22,7 +22,8 @@ from polymargin.estimators.auto_parameters import check_parameters, seed_of
 from polymargin.estimators.auto_size import fit_small
 from polymargin.estimators.auto_table import format_tried, tried_columns
 from polymargin.estimators.auto_warnings import warn_of_choice
-from polymargin.estimators.inspection import dissect, model_space, nameless, two_columns
+from polymargin.estimators.inspection import dissect, model_space, nameless
+from polymargin.problem.scoring import two_columns
 from polymargin.problem.validation import canonical, validate_named
 from polymargin.solvers.run import Clock
 

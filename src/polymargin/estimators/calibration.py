@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from polymargin.estimators.temperature import fit_temperature, log_softmax
 from polymargin.exceptions import shown
 from polymargin.problem.kernel_sums import sum_as_written
+from polymargin.problem.scoring import two_columns
 from polymargin.problem.validation import check_number
 
 __all__ = ["FOLD_ATTRIBUTES", "CalibratedClassifier", "CoveragePromise", "nonconformity"]
@@ -174,7 +175,7 @@ class CalibratedClassifier:
             model = self._fit_fold(X, y, weight, train, left)
             rest, _ = _safe_split(model, X, y, test, train)
             known = np.searchsorted(self.classes_, model.classes_)
-            scores[np.ix_(fold == k, known)] = _two_columns(model.decision_function(rest))
+            scores[np.ix_(fold == k, known)] = two_columns(model.decision_function(rest))
             _slim(model)
             models.append(model)
         return FoldScores(len(y), rows, weight[rows], fold, label, scores, models)
@@ -249,7 +250,7 @@ class CalibratedClassifier:
                 "probabilities: this model has no temperature_ (its last training was "
                 "partial_fit, prune, or was interrupted); call fit."
             )
-        scores = _two_columns(self.decision_function(X))  # type: ignore[attr-defined]
+        scores = two_columns(self.decision_function(X))  # type: ignore[attr-defined]
         return log_softmax(scores, self.temperature_)
 
     # -- sets --------------------------------------------------------------------------------
@@ -273,7 +274,7 @@ class CalibratedClassifier:
         check_is_fitted(self, "intercept_")
         X = self._check_input(X)  # type: ignore[attr-defined]
         label = self._class_numbers(X, y)  # type: ignore[attr-defined]
-        found = nonconformity(_two_columns(self._class_scores(X)))  # type: ignore[attr-defined]
+        found = nonconformity(two_columns(self._class_scores(X)))  # type: ignore[attr-defined]
         self.calibration_scores_ = np.sort(found[np.arange(len(label)), label])
         return self
 
@@ -305,7 +306,7 @@ class CalibratedClassifier:
         kind = self.coverage_promise(coverage).kind
         if kind == "out-of-fold":
             return self._fold_sets(X, float(coverage))
-        scores = _two_columns(self.decision_function(X))  # type: ignore[attr-defined]
+        scores = two_columns(self.decision_function(X))  # type: ignore[attr-defined]
         known = self.calibration_scores_
         rank = int(np.ceil((len(known) + 1) * coverage - 1e-9))
         limit = np.inf if rank > len(known) else known[rank - 1]
@@ -320,7 +321,7 @@ class CalibratedClassifier:
             part = X if columns is None else np.ascontiguousarray(X[:, columns[k]])
             scores = np.full(n_below.shape, -np.inf)
             at = np.searchsorted(self.classes_, model.classes_)
-            scores[:, at] = _two_columns(model._class_scores(part))
+            scores[:, at] = two_columns(model._class_scores(part))
             known = self._fold_nonconformity[k]
             n_below += np.searchsorted(known, nonconformity(scores), side="left")
         n = sum(map(len, self._fold_nonconformity))
@@ -356,14 +357,6 @@ class CalibratedClassifier:
         loss = min(2.0 * (1.0 - 1.0 / K) / (n / K + 1.0), (1.0 - K / n) / (K + 1.0))
         promised = max(0.0, 2.0 * coverage - 1.0 - loss)
         return CoveragePromise("out-of-fold", float(coverage), promised, n)
-
-
-def _two_columns(values: np.ndarray) -> np.ndarray:
-    """(n, n_classes) scores; the differences of two classes become minus and plus their half."""
-    values = values[:, None] if values.ndim == 1 else values
-    if values.shape[1] > 1:
-        return values
-    return np.concatenate([-0.5 * values, 0.5 * values], axis=1)
 
 
 def _stratified(label: np.ndarray, n_folds: int) -> np.ndarray:

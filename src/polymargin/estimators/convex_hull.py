@@ -25,6 +25,7 @@ from polymargin.problem.machines import Machine
 from polymargin.problem.point import DualPoint
 from polymargin.problem.problem import Problem
 from polymargin.problem.scales import refused_if_inexact
+from polymargin.problem.scoring import two_columns
 from polymargin.problem.validation import check_number
 from polymargin.solvers import solve
 from polymargin.solvers.run import uninterrupted
@@ -355,10 +356,7 @@ class ConvexHullSVC(LargeMarginClassifier):
         """Checked rows, (n, n_classes) scores with their differences right, class numbers."""
         X = self._check_input(X)
         label = self._class_numbers(X, y)
-        scores = self._class_scores(X)
-        if scores.shape[1] == 1:
-            scores = np.concatenate([-0.5 * scores, 0.5 * scores], axis=1)
-        return X, scores, label
+        return X, two_columns(self._class_scores(X)), label
 
     def margins(self, X: Any, y: Any) -> np.ndarray:
         r"""Geometrical margins between classes (9.1), for examples that are classified correctly.

@@ -21,6 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from polymargin.estimators.base import LargeMarginClassifier
 from polymargin.exceptions import shown
 from polymargin.problem.machines import find_machine
+from polymargin.problem.scoring import two_columns
 
 __all__ = [
     "Labelled",
@@ -39,7 +40,6 @@ __all__ = [
     "nameless",
     "prototypes_of",
     "rows_of",
-    "two_columns",
 ]
 
 
@@ -134,16 +134,6 @@ def nameless() -> Iterator[None]:
 
 
 # -- scores and labels -------------------------------------------------------------------------
-
-
-def two_columns(values: np.ndarray) -> np.ndarray:
-    """(n, Q) scores; the one column of two classes becomes minus and plus its half."""
-    values = np.asarray(values, dtype=np.float64)
-    if values.ndim == 1:
-        values = values[:, None]
-    if values.shape[1] == 1:
-        return np.concatenate([-0.5 * values, 0.5 * values], axis=1)
-    return values
 
 
 def class_scores(model: Any, X: Any) -> np.ndarray:

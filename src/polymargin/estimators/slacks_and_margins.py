@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from polymargin.estimators.base import LargeMarginClassifier
 from polymargin.estimators.geometry import geometric_margins, prototype_products
 from polymargin.problem.machines import Machine, find_machine
+from polymargin.problem.scoring import two_columns
 
 __all__ = ["SlacksAndMargins"]
 
@@ -24,10 +25,7 @@ class SlacksAndMargins(LargeMarginClassifier):
         """(n, n_classes) scores of sum zero, or with their differences right, and class numbers."""
         X = self._check_input(X)
         label = self._class_numbers(X, y)
-        scores = self._class_scores(X)
-        if scores.shape[1] == 1:
-            scores = np.concatenate([-0.5 * scores, 0.5 * scores], axis=1)
-        return scores, label
+        return two_columns(self._class_scores(X)), label
 
     def slacks(self, X: Any, y: Any) -> np.ndarray:
         r"""What every example lacks to the margins that the machine asks for.
