@@ -23,7 +23,7 @@ from polymargin.estimators.finishing import (
     FinishValue,
     finish_errors,
 )
-from polymargin.estimators.paired_validation import is_clearly_better, validation_folds
+from polymargin.estimators.paired_validation import is_clearly_better, validation_parts
 from polymargin.estimators.size_plans import class_counts
 from polymargin.problem.encoding import sample_weights
 from polymargin.problem.kernels import squared_norms
@@ -36,8 +36,7 @@ _START, _FIRST_COST = 5, 10.0  # prototypes per class; C in units of 1 / (mean |
 _COST_STEP = 10.0**0.5
 _LEAST_EXAMPLES = 2  # of a class per prototype
 _MOST_ROWS = 12_000  # of the search
-_FEW_ROWS, _FOLDS = 2_000, 3  # up to so many rows there are so many folds
-_PARTS = 4  # above: one of four parts validates
+_MOST_FOLDED = 2_000  # rows with three folds; with more a quarter of them validates
 _SHARE = 0.6  # of max_time
 
 
@@ -246,9 +245,7 @@ def _split(
     present, kept = np.unique(label[some], return_inverse=True)
     if len(present) <= label.max() or np.bincount(kept).max() < 2:
         return []
-    is_small = len(some) <= _FEW_ROWS
-    tests = validation_folds(kept, _FOLDS if is_small else _PARTS, seed)
-    tests = [test for test in tests if len(test)] if is_small else tests[:1]
+    tests = validation_parts(kept, _MOST_FOLDED, seed)
     return [(np.delete(some, test), some[test]) for test in tests]
 
 
