@@ -22,7 +22,7 @@ from benchmarks.timing import processor_seconds
 from polymargin import MultiPrototypeSVC
 from polymargin.estimators.number_formats import CompactModel
 from polymargin.estimators.size_limit import FeatureScale, SizeSearch, split_rows
-from polymargin.estimators.size_plans import Room, SizePlan
+from polymargin.estimators.size_plans import SizeBudget, SizePlan
 from polymargin.solvers.smooth_finish import FinishSettings
 
 __all__ = ["run"]
@@ -157,10 +157,10 @@ def _errors(parts: Parts, seed: int) -> dict[str, Any]:
 def _search(X: np.ndarray, y: np.ndarray, seed: int) -> SizeSearch:
     scale, classes = FeatureScale.of(X), np.unique(y)
     rarest = int(np.bincount(y).min())
-    room = Room(10**6, X.shape[1], len(classes), scale.per_feature, len(classes), rarest)
+    budget = SizeBudget(10**6, X.shape[1], len(classes), scale.per_feature, len(classes), rarest)
     estimator = MultiPrototypeSVC(random_state=seed)
     Z = scale.apply(X)
-    return SizeSearch(estimator, Z, y, None, classes, scale, room, seed, np.inf)
+    return SizeSearch(estimator, Z, y, None, classes, scale, budget, seed, np.inf)
 
 
 def _test_error(model: CompactModel, X: np.ndarray, y: np.ndarray) -> float:

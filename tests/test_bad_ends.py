@@ -8,7 +8,7 @@ from sklearn.datasets import load_iris
 
 from polymargin import MultiPrototypeSVC
 from polymargin.estimators.size_limit import FeatureScale, SizeSearch, Trial, split_rows
-from polymargin.estimators.size_plans import Room, plans_for
+from polymargin.estimators.size_plans import SizeBudget, plans_for
 from polymargin.solvers.smooth_finish import FinishSettings
 
 
@@ -28,14 +28,14 @@ class Search(SizeSearch):
 def search():
     X, y = load_iris(return_X_y=True)
     scale = FeatureScale.of(X)
-    room = Room(400, 4, 3, scale.per_feature, 0, 50)
+    budget = SizeBudget(400, 4, 3, scale.per_feature, 0, 50)
     Z, classes = scale.apply(X), np.arange(3)
-    return Search(MultiPrototypeSVC(), Z, y, None, classes, scale, room, 0, np.inf)
+    return Search(MultiPrototypeSVC(), Z, y, None, classes, scale, budget, 0, np.inf)
 
 
 def trial(search):
     train, test = split_rows(search.label, 0)
-    plan = plans_for(search.room)[0]
+    plan = plans_for(search.budget)[0]
     settings = FinishSettings(8.0, 0.2)
     base = search.base(search.counts(plan, np.ones(3)), train, 1.0)
     model = search.rounded(plan, base, train, settings)

@@ -18,7 +18,7 @@ from polymargin.estimators.number_formats import (
     number_bytes,
     parse_size,
 )
-from polymargin.estimators.size_plans import Room, SizePlan, class_counts, plans_for
+from polymargin.estimators.size_plans import SizeBudget, SizePlan, class_counts, plans_for
 from polymargin.export import ExportModel, to_c
 from polymargin.export.c_writer import constant_bytes
 
@@ -66,13 +66,13 @@ def test_an_impossible_size_names_the_smallest():
 
 def test_plans_fit_and_fill_their_room():
     for size, d in itertools.product((300, 1000, 8000), (4, 64, 784)):
-        room = Room(size, d, 10, 0, 10, 50)
-        for plan in plans_for(room):
-            assert room.size(plan) <= size, plan
-        whole = room.fill("int4", min(d, 64))
-        if whole is not None and whole.n_prototypes < room.most:
+        budget = SizeBudget(size, d, 10, 0, 10, 50)
+        for plan in plans_for(budget):
+            assert budget.size(plan) <= size, plan
+        whole = budget.fill("int4", min(d, 64))
+        if whole is not None and whole.n_prototypes < budget.most:
             more = SizePlan("int4", whole.n_prototypes + 1, min(d, 64))
-            assert room.size(more) > size
+            assert budget.size(more) > size
 
 
 def test_counts_follow_need_and_never_exceed_examples():
@@ -261,20 +261,20 @@ def test_levels_that_contradict_the_weights_are_refused(digits):
 
 
 def test_levels_are_uneven_where_their_table_is_small_beside_the_weights():
-    few, many = (plans_for(Room(size, 16, 10, 0, 10, 500))[0] for size in (250, 3000))
+    few, many = (plans_for(SizeBudget(size, 16, 10, 0, 10, 500))[0] for size in (250, 3000))
     assert few.number_format == many.number_format == "int4"
     assert not few.has_table
     assert many.has_table
-    room = Room(3000, 16, 10, 0, 10, 500)
-    assert room.size(many) <= 3000 < room.size(SizePlan("int4", many.n_prototypes + 1, 16))
+    budget = SizeBudget(3000, 16, 10, 0, 10, 500)
+    assert budget.size(many) <= 3000 < budget.size(SizePlan("int4", many.n_prototypes + 1, 16))
     assert not SizePlan("int8", 300, 16).has_table
     assert not SizePlan("int4", 300, 64, 16).has_table
 
 
 def test_fewer_prototypes_are_tried_than_there_is_room_for():
-    counts = {plan.n_prototypes for plan in plans_for(Room(20000, 20, 6, 0, 6, 500))}
+    counts = {plan.n_prototypes for plan in plans_for(SizeBudget(20000, 20, 6, 0, 6, 500))}
     assert {30, 72, 240} <= counts
-    small = Room(1000, 20, 6, 0, 6, 500)
+    small = SizeBudget(1000, 20, 6, 0, 6, 500)
     most = max(plan.n_prototypes for plan in plans_for(small))
     assert 30 in {plan.n_prototypes for plan in plans_for(small)}
     assert most > 30 / 0.6

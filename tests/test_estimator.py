@@ -1,4 +1,4 @@
-"""The estimator: parameters, fitted attributes, prediction, weights, errors that help."""
+"""The estimator: parameters, fitted attributes, prediction."""
 
 import inspect
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ def iris():
     return load_iris(return_X_y=True)
 
 
-# -- parameters ----------------------------------------------------------------------------------
+# -- parameters --------------------------------------------------------------------------------
 
 
 def test_parameters_and_defaults():
@@ -55,7 +55,7 @@ def test_intercept_auto(overlapping, kernel, scaling):
     assert auto.certificate_.primal == pytest.approx(ref.optimum(K, y, 4, 1.0).primal, rel=1e-8)
 
 
-# -- fitted attributes ---------------------------------------------------------------------------
+# -- fitted attributes -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("intercept", ["none", "penalized"])
@@ -187,7 +187,7 @@ def test_fit_returns_self_and_can_be_repeated(iris):
     np.testing.assert_array_equal(model.fit(X, y).decision_function(X), first)
 
 
-# -- prediction ----------------------------------------------------------------------------------
+# -- prediction --------------------------------------------------------------------------------
 
 
 def tied_model():
@@ -296,210 +296,3 @@ def test_boolean_labels(iris):
     model = MulticlassSVC().fit(X, y == 0)
     assert model.predict(X).dtype == bool
     assert model.score(X, y == 0) == 1
-
-
-# -- weights -------------------------------------------------------------------------------------
-
-
-def test_zero_weight_rows_are_absent(overlapping):
-    X, y = overlapping
-    weights = np.random.default_rng(0).uniform(0.5, 2, size=60)
-    weights[::7] = 0
-    keep = weights > 0
-    for kernel in ["linear", "rbf"]:
-        model = MulticlassSVC(kernel=kernel, tol=1e-9, random_state=0)
-        whole = clone(model).fit(X, y, sample_weight=weights)
-        part = clone(model).fit(X[keep], y[keep], sample_weight=weights[keep])
-        np.testing.assert_allclose(whole.decision_function(X), part.decision_function(X), atol=1e-3)
-        assert keep[whole.support_].all()
-        np.testing.assert_array_equal(whole.support_vectors_, X[whole.support_])
-
-
-def test_gamma_scale_ignores_zero_weight_rows(overlapping):
-    """An outlier of weight zero must not change the width of the kernel."""
-    X, y = overlapping
-    far = np.vstack([X, np.full((1, 5), 1e3)])
-    weights = np.append(np.ones(60), 0.0)
-    model = MulticlassSVC(kernel="rbf", tol=1e-9)
-    a = clone(model).fit(X, y).decision_function(X)
-    b = clone(model).fit(far, np.append(y, 0), sample_weight=weights).decision_function(X)
-    np.testing.assert_allclose(a, b, atol=1e-4)
-
-
-@pytest.mark.parametrize("how", ["sample_weight", "class_weight"])
-def test_class_without_weight_disappears(overlapping, how):
-    X, y = overlapping
-    if how == "sample_weight":
-        model = MulticlassSVC().fit(X, y, sample_weight=(y != 2).astype(float))
-    else:
-        model = MulticlassSVC(class_weight={2: 0.0}).fit(X, y)
-    np.testing.assert_array_equal(model.classes_, [0, 1, 3])
-    assert model.decision_function(X).shape == (60, 3)
-    other = MulticlassSVC().fit(X[y != 2], y[y != 2])
-    np.testing.assert_allclose(model.certificate_.primal, other.certificate_.primal, rtol=2e-3)
-
-
-def test_integer_weight_is_repetition(overlapping):
-    X, y = overlapping
-    weights = np.random.default_rng(1).integers(1, 4, size=60)
-    weighted = MulticlassSVC(tol=1e-9).fit(X, y, sample_weight=weights)
-    repeated = MulticlassSVC(tol=1e-9).fit(np.repeat(X, weights, axis=0), np.repeat(y, weights))
-    np.testing.assert_allclose(
-        weighted.decision_function(X), repeated.decision_function(X), atol=1e-3
-    )
-    assert weighted.certificate_.primal == pytest.approx(repeated.certificate_.primal, rel=1e-8)
-
-
-def test_class_weight_balanced(overlapping):
-    X, y = overlapping
-    X, y = X[:50], np.where(y[:50] == 3, 0, y[:50])
-    counts = np.bincount(y)
-    by_class = {k: len(y) / (3 * counts[k]) for k in range(3)}
-    scores = [
-        MulticlassSVC(class_weight=weight, tol=1e-9, random_state=0).fit(X, y).decision_function(X)
-        for weight in ["balanced", by_class]
-    ]
-    np.testing.assert_allclose(scores[0], scores[1], atol=1e-6)
-
-
-def test_weights_multiply(overlapping):
-    X, y = overlapping
-    by_class = {0: 2.0, 1: 0.5}
-    weights = np.random.default_rng(2).uniform(0.5, 2, size=60)
-    both = MulticlassSVC(class_weight=by_class, tol=1e-9).fit(X, y, sample_weight=weights)
-    product = weights * np.array([by_class.get(c, 1.0) for c in y])
-    one = MulticlassSVC(tol=1e-9).fit(X, y, sample_weight=product)
-    assert both.certificate_.primal == pytest.approx(one.certificate_.primal, rel=1e-8)
-    np.testing.assert_allclose(both.decision_function(X), one.decision_function(X), atol=1e-3)
-
-
-# -- errors name the argument and the way out ----------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("parameters", "words"),
-    [
-        ({"C": 0.0}, ["C"]),
-        ({"C": -1.0}, ["C"]),
-        ({"C": np.nan}, ["C"]),
-        ({"C": "much"}, ["C"]),
-        ({"kernel": "gaussian"}, ["kernel", "rbf"]),
-        ({"kernel": 3}, ["kernel"]),
-        ({"machine": "svm"}, ["machine", "cs"]),
-        ({"solver": "magic"}, ["solver", "auto"]),
-        ({"intercept": "yes"}, ["intercept", "penalized", "none"]),
-        ({"intercept_scaling": 0.0}, ["intercept_scaling"]),
-        ({"intercept_scaling": np.inf}, ["intercept_scaling"]),
-        ({"gamma": -1.0, "kernel": "rbf"}, ["gamma"]),
-        ({"gamma": "wide", "kernel": "rbf"}, ["gamma", "scale"]),
-        ({"degree": -1, "kernel": "poly"}, ["degree"]),
-        ({"coef0": np.nan, "kernel": "poly"}, ["coef0"]),
-        ({"tol": 0.0}, ["tol"]),
-        ({"tol": -1e-3}, ["tol"]),
-        ({"tol": np.nan}, ["tol"]),
-        ({"max_iter": 0}, ["max_iter"]),
-        ({"max_iter": -1}, ["max_iter"]),
-        ({"max_iter": 2.5}, ["max_iter"]),
-        ({"max_time": -1.0}, ["max_time"]),
-        ({"max_time": "1s"}, ["max_time"]),
-        ({"cache_mb": 0}, ["cache_mb"]),
-        ({"cache_mb": -5}, ["cache_mb"]),
-        ({"n_jobs": "all"}, ["n_jobs"]),
-        ({"class_weight": "equal"}, ["class_weight", "balanced"]),
-        ({"class_weight": {0: -1.0}}, ["class_weight"]),
-        ({"class_weight": {0: np.nan}}, ["class_weight"]),
-        ({"random_state": "seed"}, ["seed"]),
-    ],
-    ids=lambda value: str(value) if isinstance(value, dict) else "",
-)
-def test_bad_parameter(iris, parameters, words):
-    with pytest.raises((ValueError, TypeError)) as caught:
-        MulticlassSVC(**parameters).fit(*iris)
-    for word in words:
-        assert word in str(caught.value)
-
-
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_bad_number_names_the_column(iris, value):
-    X, y = iris
-    X = X.copy()
-    X[17, 2] = value
-    expected = "NaN" if np.isnan(value) else "inf"
-    with pytest.raises(ValueError, match=r"(?i)(column|feature)\D{0,20}2\b") as caught:
-        MulticlassSVC().fit(X, y)
-    assert expected in str(caught.value)
-
-
-def test_bad_number_names_the_column_of_a_frame(iris):
-    pandas = pytest.importorskip("pandas")
-    X, y = iris
-    frame = pandas.DataFrame(X, columns=["a", "b", "petal width", "d"])
-    frame.loc[3, "petal width"] = np.nan
-    with pytest.raises(ValueError, match="petal width"):
-        MulticlassSVC().fit(frame, y)
-
-
-def test_bad_number_in_sparse_input(iris):
-    from scipy import sparse
-
-    X, y = iris
-    X = X.copy()
-    X[17, 2] = np.nan
-    with pytest.raises(ValueError, match=r"(?i)(column|feature)\D{0,20}2\b"):
-        MulticlassSVC().fit(sparse.csr_array(X), y)
-
-
-def test_bad_number_at_prediction(iris):
-    X, y = iris
-    model = MulticlassSVC().fit(X, y)
-    with pytest.raises(ValueError, match="NaN"):
-        model.predict([[1.0, 2.0, np.nan, 3.0]])
-
-
-def test_one_class(iris):
-    X, _ = iris
-    with pytest.raises(ValueError, match="class"):
-        MulticlassSVC().fit(X, np.zeros(150))
-
-
-def test_one_class_left_after_zero_weights(iris):
-    X, y = iris
-    with pytest.raises(ValueError, match="class"):
-        MulticlassSVC().fit(X, y, sample_weight=(y == 1).astype(float))
-
-
-@pytest.mark.parametrize(
-    "weights",
-    [np.full(150, -1.0), np.full(150, np.nan), np.full(150, np.inf), np.ones(149), np.zeros(150)],
-    ids=["negative", "nan", "inf", "too short", "all zero"],
-)
-def test_bad_sample_weight(iris, weights):
-    with pytest.raises(ValueError, match=r"(?i)sample.?weight"):
-        MulticlassSVC().fit(*iris, sample_weight=weights)
-
-
-def test_one_negative_weight(iris):
-    weights = np.ones(150)
-    weights[7] = -0.5
-    with pytest.raises(ValueError, match="sample_weight"):
-        MulticlassSVC().fit(*iris, sample_weight=weights)
-
-
-def test_wrong_lengths(iris):
-    X, y = iris
-    with pytest.raises(ValueError, match="inconsistent"):
-        MulticlassSVC().fit(X, y[:-1])
-
-
-def test_continuous_targets(iris):
-    X, _ = iris
-    with pytest.raises(ValueError, match=r"(?i)label type"):
-        MulticlassSVC().fit(X, np.linspace(0, 1, 150))
-
-
-@pytest.mark.parametrize("margin", [-1.0, np.nan, "big"])
-def test_bad_reject_margin(iris, margin):
-    X, y = iris
-    model = MulticlassSVC().fit(X, y)
-    with pytest.raises((ValueError, TypeError), match="margin"):
-        model.predict_or_reject(X, margin=margin)

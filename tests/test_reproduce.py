@@ -1,6 +1,7 @@
 """The frame of the experiments: verdicts, kept cells, data, tables, and what users do wrong."""
 
 import json
+import os
 import shutil
 import stat
 import sys
@@ -212,7 +213,7 @@ def test_a_cell_that_the_disk_does_not_take(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("polymargin.reproduce.result_store.os.fsync", full)
+        patch.setattr(os, "fsync", full)
         with pytest.raises(OSError, match="No space left"):
             store.add(first, {"error": 1})
     assert path.read_bytes() == b""

@@ -27,7 +27,7 @@ TERMINATED = 143
 
 
 class ToolError(click.ClickException):
-    """A failure that is told in one line; exit code 1."""
+    """A failure, reported in one line; exit code 1."""
 
     def show(self, file: Any = None) -> None:
         click.echo(f"polymargin: error: {self.message}", err=True)
@@ -41,7 +41,7 @@ class _ReaderLeftError(Exception):
 
 
 class _TerminatedError(BaseException):
-    """SIGTERM: everything half-written is removed on the way out."""
+    """SIGTERM: raised so that half-written files are removed."""
 
 
 _signals: list[int] = []  # SIGTERM, once it came: a library may raise something else in its place
@@ -117,7 +117,7 @@ class Tool(click.Group):
         except (click.Abort, KeyboardInterrupt, _TerminatedError):
             return _ended_by_signal()
         except (_ReaderLeftError, BrokenPipeError):
-            return 0  # whoever read our output has enough
+            return 0  # the reader of the output closed the pipe, as head does
         except Exception as error:
             if _signals or _was_interrupted(error):
                 return _ended_by_signal()
@@ -156,14 +156,14 @@ def _buffer_output() -> None:
 def _leave_garbage() -> None:
     """Skip the last search for garbage, which takes most of a second.
 
-    DuckDB would take what is then left for leaks, and say so.
+    DuckDB would report the objects that are left then as leaks.
     """
     if "_duckdb" not in sys.modules:
         gc.freeze()
 
 
 def _flush_output(code: int) -> int:
-    """The exit code once standard output is written; 1 where that fails, told in one line."""
+    """Flush standard output and return the exit code: 1, with one line, where that fails."""
     try:
         sys.stdout.flush()
     except OSError as error:
@@ -199,7 +199,7 @@ def _short_warnings() -> Iterator[None]:
 
     def show(message: Any, category: type[Warning], *unused: Any, **more: Any) -> None:
         text = " ".join(str(message).split())
-        # columns were matched by name when they were read, and labels were judged there
+        # names of columns and labels were checked when the file was read
         known = ("valid feature names", "unique classes is greater than 50%")
         if issubclass(category, UserWarning) and not any(words in text for words in known):
             say_once(f"warning: {text}")

@@ -17,7 +17,7 @@ from polymargin.exceptions import warn_user
 
 __all__ = ["auto_error", "fit_auto", "tried_record"]
 
-_PROBED = 1000  # rows whose scaling tells how long all of them take
+_PROBED = 1000  # rows whose scaling is timed to predict the time of all
 _SHOWN = 12  # lines of the table of what was tried
 
 
@@ -39,7 +39,7 @@ def _estimator(setup: MachineSetup, is_scaled: bool, left: float | None) -> Any:
 
 @contextmanager
 def _as_options() -> Iterator[None]:
-    """Warnings of AutoSVC in the words of the command line; which model is kept is said later."""
+    """Translate warnings of AutoSVC into options; the one on the model kept is printed later."""
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always", UserWarning)
         try:
@@ -82,7 +82,7 @@ def fit_auto(
             interrupted = True
     seconds = timer.seconds
     auto.max_time = setup.max_time
-    if setup.objective == "log_loss":  # its probabilities belong to AutoSVC itself
+    if setup.objective == "log_loss":  # the temperature belongs to AutoSVC itself
         return Fitted(auto, scaler, seconds, interrupted, plan=setup.plan, X=X), auto
     model = auto.best_estimator_
     if hasattr(model, "steps"):
@@ -92,7 +92,7 @@ def fit_auto(
 
 
 def _has_time_to_scale(scaler: Any, X: Any, timer: Timer) -> bool:
-    """Whether all rows can be scaled for the training error, by the time of the first ones."""
+    """Whether all rows can be scaled in the time left, by the time of the first rows."""
     if timer.left is None:
         return True
     began = timer.seconds
@@ -116,7 +116,7 @@ def auto_error(
 
 
 def tried_record(auto: Any) -> dict[str, Any]:
-    """What was tried, said as a table, and as a record."""
+    """Print the table of what was tried, and return it as a record."""
     if not any(auto.tried_["n_splits"]):
         say("too few rows to validate anything: the first machine of the list was trained")
     else:

@@ -1,4 +1,4 @@
-"""Whether the labels of a table name classes."""
+"""Checks of labels and features before a training."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from polymargin.datasets.dataset import like_a_label
 __all__ = ["check_classes", "warn_of_scales"]
 
 
-_SCALE_RATIO = 1000.0  # between deviations of features from which the small ones are lost
-_LOOKED_AT = 100_000  # numbers of a sparse matrix that tell whether it holds counts
+_SCALE_RATIO = 1000.0  # ratio of deviations beyond which small features hardly count
+_LOOKED_AT = 100_000  # numbers of a sparse matrix that are tested for being counts
 _LARGEST = 1e150  # numbers whose squares do not overflow
 _MARKERS = {sign * float(nines) for nines in (99, 999, 9999, 99999, 999999) for sign in (1, -1)}
-_FAR = 1.0  # spreads of the other values from which such a number is far from them
-_SAID = 3  # warnings of one kind
-_FEW_ROWS = 20  # tables below may be toys with one example of each class; they are trained
+_FAR = 1.0  # distance of such a number from the other values, in their spreads
+_SAID = 3  # most warnings of one kind
+_FEW_ROWS = 20  # smaller tables may have one example of each class
 
 
 def check_classes(found: Any) -> None:

@@ -56,7 +56,7 @@ def _read_kinds(path: str) -> dict[str, str]:
 
 
 def prepare_columns(found: Any, wanted: Any, kinds: dict[str, str]) -> None:
-    """Put the rows of a table into ``found.X``: by a new plan, or as a model wants them."""
+    """Put the rows of a table into ``found.X``: by a new plan, or by that of a model."""
     from polymargin.tables.table_columns import column_matrix, uniform_column
 
     if wanted is None:
@@ -112,12 +112,12 @@ def _count_unknown(found: Any, known: Any) -> None:
     for k, column in enumerate(found.columns):
         if column.name not in known:
             continue
-        strange = [v for v in found.X[:, k].tolist() if v not in known[column.name]]
-        if strange:
-            shown = ", ".join(repr(v) for v in sorted(set(strange))[:4])
-            more = ", ..." if len(set(strange)) > 4 else ""
+        unseen = [v for v in found.X[:, k].tolist() if v not in known[column.name]]
+        if unseen:
+            shown = ", ".join(repr(v) for v in sorted(set(unseen))[:4])
+            more = ", ..." if len(set(unseen)) > 4 else ""
             say(
-                f"column {column.name!r}: values that the model does not know in {len(strange)} of "
+                f"column {column.name!r}: values that the model does not know in {len(unseen)} of "
                 f"{len(found.X)} rows ({shown}{more}); they count as rare, or not at all"
             )
 
@@ -140,7 +140,7 @@ def _plan(found: Any, kinds: dict[str, str]) -> None:
 
 
 def say_plan(plan: Any) -> None:
-    """Print what becomes of the columns."""
+    """Print how each column is used."""
     rows = plan.rows()
     say(table(rows[: _SHOWN_COLUMNS + 1]))
     if len(rows) > _SHOWN_COLUMNS + 1:

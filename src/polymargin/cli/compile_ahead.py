@@ -20,7 +20,7 @@ _ROWS = 60
 
 
 def compile_machine(setup: MachineSetup, found: Any, timer: Timer) -> None:
-    """Train the machine on a few rows, and forgive the timer what compiling takes too much."""
+    """Train the machine on a few rows; the timer does not count compiling beyond its part."""
     if timer.limit is None:
         return
     from polymargin.estimators.auto_warmup import compile_watch
@@ -57,4 +57,4 @@ def _train_few(setup: MachineSetup, found: Any) -> None:
             X = few_features(X, "prototypes" if setup.is_prototypes else "")
             setup.estimator(max_time=None, tol=1e-1).fit(X, y).predict(X)
         except (ValueError, ArithmeticError):
-            pass  # the training says what is wrong
+            pass  # the training itself reports the error

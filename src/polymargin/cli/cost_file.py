@@ -22,7 +22,7 @@ class Costs:
     matrix: np.ndarray
 
     def mean(self, said: np.ndarray, truth: np.ndarray) -> float:
-        """Mean cost of labels that are said, by the true ones."""
+        """Mean cost of predicted labels, given the true ones."""
         i, j = (np.searchsorted(self.classes, labels) for labels in (truth, said))
         return float(self.matrix[i, j].mean()) if len(i) else 0.0
 

@@ -104,7 +104,7 @@ def _fixed(setup: MachineSetup, settings: dict[str, Any]) -> MachineSetup:
 
 
 def folds_text(record: dict[str, Any]) -> str:
-    """The result of a cross-validation for people."""
+    """The result of a cross-validation as text."""
     if "mean_cost" in record:
         each = ", ".join(f"{cost:.4g}" for cost in record["fold_costs"])
         return (

@@ -1,4 +1,4 @@
-"""What ``polymargin predict`` says of every row: label, rejection, scores, probabilities, set."""
+"""Output of ``polymargin predict`` per row: label, rejection, scores, probabilities, set."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Asked(NamedTuple):
         return self.scores or self.probabilities or self.coverage is not None
 
     def check(self, model: Any) -> None:
-        """Refuse what the model cannot say, before any row is read."""
+        """Refuse outputs that the model does not have, before any row is read."""
         if self.probabilities and not hasattr(model, "predict_proba"):
             raise ToolError("--probabilities: the model has none; train it with --probabilities")
         known = [name for name in ("decision_function", "predict_proba") if hasattr(model, name)]

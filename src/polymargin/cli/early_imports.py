@@ -21,7 +21,7 @@ _WRITING = ("skops.io", "polymargin.storage.model_file")
 def begin_imports(writes: bool) -> threading.Thread:
     """Start loading; ``join`` the thread before anything is trained.
 
-    A library that cannot be loaded is passed over: whoever needs it says what is wrong.
+    A library that cannot be loaded is skipped here: its first use raises the error.
     """
     for name in _READING:
         importlib.import_module(name)

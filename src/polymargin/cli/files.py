@@ -140,7 +140,7 @@ def _refuse_input(target: Path) -> None:
 
 @contextmanager
 def writing(path: str) -> Iterator[None]:
-    """Failures of writing, told with the name of the file that was asked for."""
+    """Report failures of writing with the name of the file that was asked for."""
     try:
         yield
     except OSError as error:
@@ -157,7 +157,7 @@ def load_model(path: str) -> tuple[Any, dict[str, Any]]:
 
 
 def wanted_by(model: Any, header: dict[str, Any]) -> Any:
-    """What the model expects of DATA."""
+    """Columns and labels that the model expects of DATA."""
     from polymargin.cli.columns import column_specs, known_categories, takes_raw_columns
     from polymargin.datasets import Wanted
 

@@ -1,6 +1,6 @@
 """``polymargin train --memory`` and ``--cluster``: rows in blocks on disk, all of them used.
 
-The way: blocks (``open_rows``), C picked on a sample of rows, a scaler learnt from all blocks, fit.
+Order: blocks (``open_rows``), C picked on a sample of rows, a scaler learnt from all blocks, fit.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _PICKING_ROWS = 10_000
 
 @dataclass
 class _Found:
-    """What is known of the data, as summaries and checks of tables in memory take it."""
+    """Facts of the data under the names that tables in memory have for them."""
 
     X: Any
     labels: list[str]
@@ -72,7 +72,7 @@ def train_large(
 
 
 def _refuse(folds: int | None, options: dict[str, Any]) -> None:
-    """Options that need all rows at once."""
+    """Refuse options that need all rows at once."""
     given = ["-v/--folds"] if folds is not None else []
     given += [flag for name, flag in _REFUSED.items() if options.get(name)]
     if options.get("rows") not in (None, "auto", "all"):
@@ -151,7 +151,7 @@ def _open(
 
 
 class _Dense:
-    """Stands for dense rows where only the kind of a scaler is asked for."""
+    """Stand-in for dense rows where only the kind of the scaler matters."""
 
 
 _DENSE = _Dense()
@@ -253,7 +253,7 @@ def _fit(estimator: Any, rows: Any, line: Any, large: dict[str, Any]) -> tuple[A
 
 @contextmanager
 def _cluster_estimator(estimator: Any, large: dict[str, Any]) -> Iterator[Any]:
-    """The estimator itself, or its like on the cluster that --cluster names."""
+    """The estimator, or its counterpart on the cluster that --cluster names."""
     address = large["cluster"]
     if address is None:
         yield estimator

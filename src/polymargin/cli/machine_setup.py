@@ -1,4 +1,4 @@
-"""What is to be trained: the machine, its parameters, and the estimator they ask for."""
+"""The machine to train: its options, and the estimator made of them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class MachineSetup:
     budget: Any = None
     landmarks: Any = None
     cost: str | None = None  # file of --cost
-    costs: Any = None  # what it says of the classes of the data
+    costs: Any = None  # its costs in the order of the classes of the data
 
     @property
     def is_auto(self) -> bool:
@@ -146,7 +146,7 @@ class MachineSetup:
         return float((said != truth).mean()) if len(truth) else 0.0
 
     def loss_words(self, value: float) -> str:
-        """A loss for people."""
+        """A loss as text."""
         return f"{100 * value:.2f} %" if self.costs is None else f"mean cost {value:.4g}"
 
     def _solver(self) -> Any:
@@ -168,7 +168,7 @@ class MachineSetup:
         return {"intercept": "penalized", "intercept_scaling": self.bias}
 
     def words(self) -> str:
-        """The setup for people."""
+        """The setup as text."""
         if self.is_auto:
             return "machine chosen by validation"
         text = MACHINES[self.machine]

@@ -1,4 +1,4 @@
-"""What is said: messages and progress on standard error, results on standard output."""
+"""Messages and progress on standard error, results on standard output."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _said: set[str] = set()
 
 
 def forget() -> None:
-    """A new run: everything may be said again."""
+    """Begin a new run, in which ``say_once`` may repeat messages."""
     _said.clear()
 
 
@@ -39,7 +39,7 @@ def be_quiet(quiet: bool) -> None:
 
 
 def say(text: str) -> None:
-    """A message for people, on standard error; nothing when quiet."""
+    """A message on standard error; nothing when quiet."""
     if not _state["quiet"]:
         if "polymargin.cli.progress_line" in sys.modules:
             sys.modules["polymargin.cli.progress_line"].wipe()
@@ -47,7 +47,7 @@ def say(text: str) -> None:
 
 
 def say_end(interrupted: bool, output: str | None) -> None:
-    """What became of the model at the end of a training."""
+    """The message at the end of a training: where the model is, or that there is none."""
     if interrupted:
         where = f"kept in {output}" if output else "not kept: no -o was given"
         say(f"interrupted: the best model so far is {where}")
@@ -78,7 +78,7 @@ def emit(record: dict[str, Any], as_json: bool, text: Callable[[], str]) -> None
 
 
 def plain(value: Any) -> Any:
-    """Only what JSON knows; what is not finite becomes null."""
+    """A value in the types of JSON; numbers that are not finite become null."""
     if isinstance(value, dict):
         return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
@@ -106,7 +106,7 @@ def table(rows: Sequence[Sequence[str]], right: Sequence[bool] | None = None) ->
 
 
 def size_text(n_bytes: float) -> str:
-    """A size for people."""
+    """A size as text."""
     for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if n_bytes >= factor:
             return f"{n_bytes / factor:.1f} {unit}"

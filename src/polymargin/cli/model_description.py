@@ -14,10 +14,10 @@ __all__ = ["certificate_words", "model_record", "model_text"]
 
 
 def parts_of(model: Any) -> tuple[Any, Any]:
-    """The classifier of a model and what stands before it, if anything.
+    """The classifier of a model and the step in front of it, if there is one.
 
-    Of a calibrated model, which may hold one classifier per fold, it is the one with the largest
-    duality gap: what is said of that one holds for all.
+    A calibrated model may hold one classifier per fold; of these it is the one with the largest
+    duality gap, so that its bound holds for all.
     """
     scaler = None
     while True:
@@ -60,7 +60,7 @@ def _kernel_text(classifier: Any) -> Any:
 
 
 def model_record(model: Any) -> dict[str, Any]:
-    """What the model is, its certificate, its sizes."""
+    """Record of the model: machine, parameters, certificate, sizes."""
     classifier, scaler = parts_of(model)
     machine = getattr(classifier, "machine", None)
     record: dict[str, Any] = {
@@ -132,7 +132,7 @@ def certificate_words(record: dict[str, Any]) -> str:
 
 
 def rounded_up(value: float) -> str:
-    """Three digits that are not less than the value: what is claimed must hold."""
+    """Three digits, rounded up so that the printed bound holds."""
     if value <= 0:
         return "0"
     unit = 10.0 ** (math.floor(math.log10(value)) - 2)
@@ -162,7 +162,7 @@ def labels_text(labels: Any) -> str:
 
 
 def eta_words(record: dict[str, Any]) -> str:
-    """The eta of a convex-hull machine, and where it comes from if it was given relatively."""
+    """The eta of a convex-hull machine, with the relative value that it was computed from."""
     given = record["parameters"]
     relative = f" (relative eta {given['eta']:.4g})" if given["eta_scale"] == "relative" else ""
     return f"{record['eta']:.4g}{relative}"

@@ -1,4 +1,4 @@
-"""What is written and said at the end of a training."""
+"""The model file and the summary at the end of a training."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from polymargin.cli.messages import progress, say, size_text, table
 
 __all__ = ["name_features", "summary", "summary_text", "warn_of_unpredicted", "write"]
 
-_PROBED = 200  # rows whose prediction tells how long all of them take
+_PROBED = 200  # rows whose prediction is timed to predict the time of all
 
 
 def name_features(fitted: Any, found: Any) -> None:
@@ -24,7 +24,7 @@ def name_features(fitted: Any, found: Any) -> None:
 
 
 def write(model: Any, output: str, found: Any, trained_rows: int | None = None) -> int:
-    """Write the model file; its size comes back."""
+    """Write the model file; returns its size."""
     from polymargin.storage.model_file import write_model
 
     extra = {"label_name": found.label_name, "zero_based": found.zero_based}
@@ -43,7 +43,7 @@ def summary(
     y: Any,
     left: float | None = None,
 ) -> dict[str, Any]:
-    """What there is to say of a training; the training error only if ``left`` seconds allow it."""
+    """Record of a training; with the training error only if ``left`` seconds allow it."""
     from polymargin.cli.model_description import model_record
     from polymargin.cli.single_fit import predict_scaled
 
@@ -86,7 +86,7 @@ def warn_of_unpredicted(labels: Any, classes: Any, where: str) -> None:
 
 
 def summary_text(record: dict[str, Any]) -> str:
-    """The same for people."""
+    """The summary as text."""
     from polymargin.cli.model_description import (
         CERTIFICATE_MEANING,
         certificate_words,

@@ -59,7 +59,7 @@ def _scaler(kind: str, X: Any) -> Any:
 def _sizes_differ(X: Any) -> bool:
     """Whether features of a sparse matrix differ so much in size that some would count for nothing.
 
-    Weights such as tf-idf differ by less, and carry meaning that scaling would undo.
+    Weights such as tf-idf differ by less, and scaling would undo their meaning.
     """
     import numpy as np
 
@@ -82,14 +82,14 @@ def fit_scaler(scaler: Any, X: Any) -> None:
 
 
 def _make_vocabularies_plain(encoder: Any) -> None:
-    """Give words plain numbers: as NumPy scalars each of them would become a file of the model."""
+    """Make indices of words plain integers: a model file stores each NumPy scalar as a file."""
     for _, part, _ in getattr(encoder, "transformers_", ()):
         if hasattr(part, "vocabulary_"):
             part.vocabulary_ = {word: int(k) for word, k in part.vocabulary_.items()}
 
 
 def scale_in_place(scaler: Any, X: Any) -> Any:
-    """X is overwritten by its scaled self, or replaced where it was a table."""
+    """The scaled rows: dense X is overwritten, sparse X and tables become a new matrix."""
     if not hasattr(scaler, "partial_fit"):
         encoded = scaler.transform(X)
         return encoded.tocsr() if hasattr(encoded, "tocsr") else encoded

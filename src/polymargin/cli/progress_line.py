@@ -68,7 +68,7 @@ class ProgressLine:
     # -- what is told ------------------------------------------------------------------------
 
     def set(self, done: float, total: float | None, detail: str = "") -> None:
-        """So much of so much is done (bytes, rows); the total may be unknown."""
+        """Set the number of bytes or rows done and their total, which may be unknown."""
         self.share = done / total if total else 0.0
         self.detail = detail or (f"{done / 1e6:.0f} MB" if not total else "")
 
@@ -79,7 +79,7 @@ class ProgressLine:
         self._advance()
 
     def watch(self, check: Any, snapshot: Any) -> bool:
-        """A watcher of fits; asks for nothing."""
+        """Watcher of fits: updates the line, never asks to stop."""
         if self.fit is not None:
             self.fit.see(check)
             self._advance()
@@ -95,7 +95,7 @@ class ProgressLine:
     # -- what is shown -----------------------------------------------------------------------
 
     def line(self) -> str:
-        """The text of the line as it stands."""
+        """The present text of the line."""
         seconds = time.perf_counter() - self.started
         share = min(max(self.share, 0.0), 1.0)
         parts = [self.title]
@@ -182,7 +182,7 @@ def clock(seconds: float) -> str:
 
 
 def is_terminal(stream: Any) -> bool:
-    """Whether somebody watches."""
+    """Whether the stream is a terminal."""
     import os
 
     try:

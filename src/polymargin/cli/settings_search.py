@@ -1,4 +1,4 @@
-"""The search over settings on parts of the data, and what it picks."""
+"""Search over settings on parts of the data, and the choice among them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SEARCH_SHARE = 0.5  # of the time limit; the rest is for the final fit
 
 @dataclass
 class Cell:
-    """One choice of settings and how it did on the validation rows of each split."""
+    """One combination of settings and its errors on the validation rows of each split."""
 
     settings: dict[str, Any]
     errors: list[float] = field(default_factory=list)
@@ -59,7 +59,7 @@ class Search:
 
     @property
     def best(self) -> Cell:
-        """The lowest error over the most splits; the first among equals (small comes first)."""
+        """The lowest error over the most splits; the first, which is the simplest, among equals."""
         most = max(len(cell.errors) for cell in self.cells)
         complete = [cell for cell in self.cells if len(cell.errors) == most]
         return min(complete, key=lambda cell: round(cell.error, 12))
@@ -111,7 +111,7 @@ def _levels(setup: MachineSetup, gamma: Any, X: Any) -> list[float]:
 
 
 class _InterruptedError(Exception):
-    """Ctrl-C, noted."""
+    """Raised where Ctrl-C ended a fit."""
 
 
 def search(
@@ -122,7 +122,7 @@ def search(
     title: str,
     limit: float | None,
 ) -> Search:
-    """Try every setting on every split; keep what is known when time is up or Ctrl-C comes."""
+    """Try every setting on every split, until time is up or Ctrl-C; keep the results so far."""
     started = time.perf_counter()
     runner: _Runner | None = None
     cells: list[Cell] = []
@@ -198,7 +198,7 @@ class _Runner:
         self._run_in_threads(jobs, split, total)
 
     def _order(self) -> list[int]:
-        """From the middle outwards: what comes last may not be reached in time."""
+        """From the middle outwards, since the last settings may not be reached in time."""
         n = len(self.cells)
         return sorted(range(n), key=lambda k: abs(k - (n - 1) / 2.0 + 0.25))
 

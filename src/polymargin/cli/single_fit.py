@@ -1,4 +1,4 @@
-"""One fit behind its scaler, and what is kept of it."""
+"""One fit behind its scaler, and the model that is saved."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from polymargin.estimators.model_size import vectors_needed
 __all__ = ["Fitted", "fit", "model_bytes", "predict_scaled", "scaled_fit", "slim"]
 
 
-SHORTEST_FIT = 0.05  # seconds that a fit gets where the clock has run out: max_time must be above 0
-_SUPPORT_BYTES = 16_000_000  # from here on linear models are kept without support vectors
+SHORTEST_FIT = 0.05  # seconds of a fit after the time limit: max_time must be above 0
+_SUPPORT_BYTES = 16_000_000  # larger linear models are saved without support vectors
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Fitted:
 
     @property
     def model(self) -> Any:
-        """What is saved."""
+        """The model that is saved: the estimator behind its scaler."""
         if self.scaler is None:
             return self.estimator
         if self.plan is not None:
@@ -45,7 +45,7 @@ class Fitted:
             return Pipeline(
                 [("columns", columns), ("encode", self.scaler), ("model", self.estimator)]
             )
-        self.scaler.copy = True  # whoever loads the model keeps their data
+        self.scaler.copy = True  # a loaded model must not overwrite the data it scales
         from sklearn.pipeline import Pipeline
 
         return Pipeline([("scale", self.scaler), ("model", self.estimator)])
@@ -75,7 +75,7 @@ def scaled_fit(
 ) -> Fitted:
     """Scale X in place and train on all of it, or on some rows.
 
-    ``seconds_left`` is asked once, when the data are ready; None leaves the limit of the setup.
+    ``seconds_left`` is called once, after scaling; None keeps the limit of the setup.
     """
     started = time.perf_counter()
     scaler = new_scaler(setup, X)
@@ -98,7 +98,7 @@ def scaled_fit(
 
 
 def slim(estimator: Any) -> None:
-    """Leave out what a large linear model does not need for predictions."""
+    """Drop the attributes of a large linear model that predictions do not need."""
     vectors = getattr(estimator, "support_vectors_", None)
     if vectors is None or estimator.kernel != "linear":
         return
@@ -120,7 +120,7 @@ def predict_scaled(estimator: Any, X: Any) -> np.ndarray:
 
 
 def model_bytes(estimator: Any) -> int:
-    """What prediction needs, in the precision it is kept in."""
+    """Bytes that prediction needs, in the precision in which they are stored."""
     if hasattr(estimator, "best_estimator_"):
         estimator = estimator.best_estimator_
     if hasattr(estimator, "model_bytes_"):

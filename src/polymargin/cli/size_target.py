@@ -36,7 +36,7 @@ def take_size(size: str | None, setup: MachineSetup, calibration: dict[str, Any]
             "to it: leave it out, or use --scale unit."
         )
     setup.machine, setup.C = "MP", 1.0
-    setup.prototypes = [setup.prototypes]  # open: the size decides
+    setup.prototypes = [setup.prototypes]  # left open: the size decides
     setup.scale = "none" if setup.scale == "auto" else setup.scale
     return {"fit_into": size}
 

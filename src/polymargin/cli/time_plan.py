@@ -29,12 +29,13 @@ from polymargin.cli.single_fit import Fitted, predict_scaled
 __all__ = ["GOOD_GAP", "Kept", "Timer", "choose_model", "final_rows"]
 
 GOOD_GAP = 0.1
-"""Trades the further rows of a final fit for the certainty of a trained model: a value certified
-to be within a tenth of the optimum is a trained model, whatever its errors on rows it has seen."""
+"""Largest relative gap of a final fit that was cut short for it to be kept.  It has more rows than
+the picked model, but its errors on rows that it has seen do not show whether it is trained; an
+objective within a tenth of the optimum does."""
 
 _EASE = 0.1  # share of the limit
-_WRITING = 1.0  # seconds, at most: those of a kernel model of about 60 MB
-_PACKING = 1e-7  # seconds for every byte of a linear model, whose numbers hardly repeat
+_WRITING = 1.0  # most seconds set aside to write a model: a kernel model of about 60 MB
+_PACKING = 1e-7  # seconds per byte to compress a linear model
 _MOST_PACKING = 0.5  # share of the limit
 _LOADING = 0.1  # share of the limit that loading libraries may take
 _TRAINING = 1.0  # seconds that remain after compiling
@@ -72,15 +73,15 @@ class Timer:
         finally:
             self.started += time.perf_counter() - began
 
-    def forgive_loading(self) -> None:
-        """Of what has passed count no more than a share: a slow start must not cost the model."""
+    def discount_loading(self) -> None:
+        """Count at most a share of the limit as loading: a slow start must leave time to train."""
         if self.limit is not None:
             self.started += max(0.0, self.seconds - _LOADING * self.limit)
 
     def keep_training(self, compiling: float) -> float:
         """After ``compiling`` seconds a second remains for training, or half of the limit if less.
 
-        Returns what does not count for that, by which the training ends late.
+        Returns the seconds that are not counted to that end, by which the training ends late.
         """
         if self.limit is None:
             return 0.0
@@ -90,7 +91,7 @@ class Timer:
         return late
 
     def reserve(self, n_numbers: int) -> None:
-        """Set the time aside that writing a model and leaving take after the training.
+        """Set time aside to write the model and to end the process after the training.
 
         ``n_numbers`` are those of a linear model: features times classes.
         """
@@ -129,8 +130,8 @@ def final_rows(
 ) -> tuple[np.ndarray | None, bool]:
     """Rows of the final fit, and whether the validation rows are left out of them.
 
-    They are, where the final fit would not end within ``left`` seconds at the speed of the best
-    fit of the picking stage; time grows at least in proportion to the rows.
+    They are left out where the final fit would not end within ``left`` seconds at the speed of the
+    best fit of the picking stage; time grows at least in proportion to the rows.
     """
     if picked is None or left is None:
         return rows, False

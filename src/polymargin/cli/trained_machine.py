@@ -10,7 +10,7 @@ __all__ = ["TrainedMachine", "trained_machine"]
 
 
 class TrainedMachine(NamedTuple):
-    """The last step of a model, rows as it sees them, and labels."""
+    """The last step of a model, its input rows, and labels."""
 
     machine: Any
     X: Any

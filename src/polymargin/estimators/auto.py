@@ -22,7 +22,8 @@ from polymargin.estimators.auto_parameters import check_parameters, seed_of
 from polymargin.estimators.auto_size import fit_small
 from polymargin.estimators.auto_table import format_tried, tried_columns
 from polymargin.estimators.auto_warnings import warn_of_choice
-from polymargin.estimators.inspection import dissect, model_space, nameless, two_columns
+from polymargin.estimators.inspection import dissect, model_space, nameless
+from polymargin.problem.scoring import two_columns
 from polymargin.problem.validation import canonical, validate_named
 from polymargin.solvers.run import Clock
 
@@ -103,7 +104,7 @@ class AutoSVC(ClassifierMixin, BaseEstimator):
         ``machine, parameters, score, standard_error, n_splits, train_rows, seconds, model_bytes,
         verdict``, the choice first; ``table()`` shows it.
     certificate_ : Certificate
-        Of the final fit.  It speaks of training, not of accuracy on new data.
+        Of the final fit.  It bounds the training objective, not the error on new data.
     stage_ : str
         Where the model comes from: "final" fit, or, where a limit or Ctrl-C left nothing better,
         "race" or "linear", the machine that was trained on all rows before the race.
@@ -215,7 +216,7 @@ class AutoSVC(ClassifierMixin, BaseEstimator):
         return self
 
     def _adopt(self, course: Course, kept: Kept) -> None:
-        """The model that was kept becomes that of this object."""
+        """Copy the kept model and its record into the fitted attributes."""
         entry, race, scaler = kept.entry, course.race, course.ready.scaler
         self.best_estimator_ = kept.model
         if scaler is not None:
@@ -256,7 +257,7 @@ class AutoSVC(ClassifierMixin, BaseEstimator):
         check_is_fitted(self, "tried_")
         return format_tried(self.tried_, self.objective, rows)
 
-    # -- on the way out ------------------------------------------------------------------------
+    # -- prediction ------------------------------------------------------------------------
 
     def _check_input(self, X: Any) -> Any:
         check_is_fitted(self, "best_estimator_")

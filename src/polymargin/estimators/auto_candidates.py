@@ -41,7 +41,7 @@ _LEAST_PER_PROTOTYPE = 4
 
 @dataclass(frozen=True)
 class Table:
-    """What of the training data decides which machines make sense, and in which units.
+    """The facts of the training data from which candidates and their units are chosen.
 
     ``row_norm`` is the mean of ||x||^2 + 1, ``gamma`` the width 1 / (d var X).
     """
@@ -64,7 +64,7 @@ class Table:
         """Measure the (scaled) rows and the class numbers."""
         counts = np.bincount(y)
         norms = squared_norms(X)
-        with np.errstate(over="ignore"):  # of the sum; the mean itself fits
+        with np.errstate(over="ignore"):  # the sum may overflow where the mean does not
             row_norm = float(np.mean(norms, dtype=np.float64)) + 1.0
         if np.isinf(row_norm):
             row_norm = float(np.sum(norms / len(norms)))
@@ -116,7 +116,7 @@ class Candidate:
 
     @property
     def simplicity(self) -> tuple[float, ...]:
-        """Order among equals: fewer prototypes, then no kernel, then small C and gamma."""
+        """Sort key among equal scores: fewer prototypes, then no kernel, then small C and gamma."""
         return (float(self.kind == "rbf"), float(self.count), self.c, self.g)
 
     def words(self, table: Table) -> str:
@@ -153,14 +153,14 @@ def _kernel_loss(table: Table) -> str:
 
 
 def _linear_losses(table: Table) -> tuple[str, ...]:
-    """Weston-Watkins learns where classes overlap, Crammer-Singer where they are many."""
+    """Both losses: Weston-Watkins is better on overlapping, Crammer-Singer on many classes."""
     if table.n_classes == 2:
         return ("ww",)
     return ("cs", "ww") if table.n_classes <= 200 else ("cs",)
 
 
 def _first_choices(table: Table) -> list[Candidate]:
-    """Texts are hardly ever better with a kernel, whose fits take longer: one is enough to see."""
+    """First candidates of texts: one with a kernel, which is slower and hardly ever better."""
     kernel, linear = _kernel_loss(table), _linear_losses(table)
     if table.is_text:
         some = [Candidate("linear", loss, c) for c in (1.0, 10.0, 0.1) for loss in linear]
@@ -183,7 +183,7 @@ def _other_kernel(table: Table) -> list[Candidate]:
 
 
 def _prototypes(table: Table, prefer: str) -> list[Candidate]:
-    """One size is enough to see whether prototypes lead; its neighbours are the other sizes."""
+    """One number of prototypes per class to start with; the other numbers are its neighbours."""
     sizes: tuple[tuple[int, str], ...] = ((5, "euclidean"),)
     if prefer != "accurate":
         sizes = ((2, "euclidean"), (3, "euclidean"), (5, "euclidean"), (5, "learned"))
@@ -219,5 +219,5 @@ def neighbours(one: Candidate, table: Table, may_unweight: bool) -> list[Candida
 
 
 def _half_decade(c: float) -> float:
-    """The nearest power of the square root of ten, so that paths of steps meet."""
+    """The nearest power of the square root of ten, so that different steps reach equal values."""
     return float(10.0 ** (round(2.0 * np.log10(c)) / 2.0))

@@ -2,7 +2,7 @@
 
 scale (auto_data.py) -> a sample of the rows -> under a time limit a linear machine on all rows
 (auto_linear.py) -> race (auto_race.py) of candidates (auto_candidates.py) over splits
-(auto_splits.py), each fit from what others left (auto_fits.py) -> final fit (auto_final.py).
+(auto_splits.py), each fit warm started from others (auto_fits.py) -> final fit (auto_final.py).
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ than twenty fits of a kernel machine of the same rows, or 10 s."""
 
 _SEARCH_SHARE = 0.6  # of max_time; the rest is for the final fit
 _CLOSING, _CLOSING_NUMBER = 1.5e-6, 6e-9
-"""Seconds for every row, and for every number of it, that a fit takes after it was told to end: the
-certificate and the attributes (0.4 s for MNIST, 1.2 s for all of covtype)."""
+"""Seconds per row, and per number of a row, that a fit takes after its time limit: the certificate
+and the attributes (0.4 s for MNIST, 1.2 s for all of covtype)."""
 
-_SHORTEST_FIT = 0.05  # seconds that a final fit always gets
+_SHORTEST_FIT = 0.05  # least time limit of a final fit, in seconds
 
 
 class Kept(NamedTuple):
@@ -100,7 +100,7 @@ class Course:
         return None if limit is None else float(limit) - self.clock.seconds
 
     def run(self) -> None:
-        """Everything; Ctrl-C is raised after the best model so far is kept."""
+        """Compile, race, train the choice; Ctrl-C is raised after the best model so far is kept."""
         sample = self.sample
         started = self.candidates
         self.candidates, self.warmup = compile_first(
@@ -152,7 +152,7 @@ class Course:
         loss_weight = objective_weights(auto.objective, sample.label, sample.weight)
         clock = Clock(seconds)
         clock.interrupted = self.clock.interrupted
-        if auto.max_time is not None:  # its share of the time began with the preparation
+        if auto.max_time is not None:  # its share of max_time counts from the start of the fit
             clock.started = self.clock.started
         return Race(
             sample.X, sample.y, sample.label, sample.weight, loss_weight, self.table, rules, clock
@@ -170,7 +170,7 @@ class Course:
     # -- the final fit -------------------------------------------------------------------------
 
     def _finish(self) -> None:
-        """Train the choice; an earlier model stays where that cannot be done or is worse."""
+        """Train the choice; keep an earlier model where there is no time for it or it is worse."""
         chosen, linear = self.race.final_choice(), self.linear
         lead = best_on_first_split([chosen, linear], self.race) or chosen
         self._keep_earlier(lead)
@@ -188,7 +188,7 @@ class Course:
                 return
 
     def _untried(self) -> Entry:
-        """The first candidate, where nothing could be validated."""
+        """The first candidate: the choice where no split allows validation."""
         return Entry(self.candidates[0])
 
     def _plan(self, entry: Entry, lead: Entry | None, rng: np.random.Generator) -> FinalRows | None:

@@ -19,7 +19,7 @@ __all__ = ["Ready", "prepare", "scaled"]
 
 
 _BLOCK = 1 << 20  # numbers of a block, 8 MB
-_LARGEST = 1e150  # deviations beyond, whose squares overflow
+_LARGEST = 1e150  # squares of larger deviations overflow
 
 
 class Ready(NamedTuple):
@@ -59,9 +59,11 @@ def _fitted_scaler(X: np.ndarray, weight: np.ndarray | None) -> StandardScaler:
     for start in range(0, len(X), step):
         rows = slice(start, start + step)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # of what overflows, told below
+            warnings.simplefilter(
+                "ignore", RuntimeWarning
+            )  # overflow is refused below, with the name of the feature
             scaler.partial_fit(X[rows], sample_weight=None if weight is None else weight[rows])
-    is_small = np.abs(scaler.scale_) <= _LARGEST  # not of nan
+    is_small = np.abs(scaler.scale_) <= _LARGEST  # false for nan
     if not is_small.all():
         k = int(np.argmin(is_small))
         raise ValueError(

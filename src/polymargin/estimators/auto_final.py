@@ -1,11 +1,11 @@
 """AutoSVC's final fit under a time limit: on which rows, and which model is kept afterwards.
 
-Seconds are foretold from the race, by a power of the number of rows.  A final fit that ends in time
-is trained on all rows if its machine did best on the validation rows of the first split.  Otherwise
-these rows are left out of it, and the model with the fewest errors on them is kept: that of the
-final fit, that of the race, or the linear machine that was trained before the race.  A fit that is
-done sooner than foretold is followed by another one on more rows.  A fit that could hardly see more
-rows than the one before is not begun.
+Seconds of a fit are predicted from those of the race, by a power of the number of rows.  A final
+fit that ends in time is trained on all rows if its machine did best on the validation rows of the
+first split.  Otherwise these rows are left out of it, and the model with the fewest errors on them
+is kept: that of the final fit, that of the race, or the linear machine that was trained before the
+race.  A fit that is done sooner than predicted is followed by another one on more rows.  A fit that
+could hardly see more rows than the one before is not begun.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from polymargin.estimators.auto_losses import mean_and_error
-from polymargin.estimators.auto_race import Entry, Race, foretold_seconds
+from polymargin.estimators.auto_race import Entry, Race, predicted_seconds
 from polymargin.estimators.auto_splits import stratified_sample
 
 __all__ = ["KERNEL_ROWS", "FinalRows", "best_on_first_split", "final_rows", "is_good"]
@@ -25,15 +25,15 @@ KERNEL_ROWS = 20_000
 """Rows of the final fit of a kernel machine: its time grows with the square of the rows, its
 prediction with the support vectors.  Larger tables are sampled, classes in proportion."""
 
-_GOOD_GAP = 0.05  # relative gap up to which an unfinished final fit on all rows is kept
-_TIGHTER = 1.4  # a final fit takes so many times longer than one of the race on the same rows
-_WORTH = 1.3  # times the rows of the fit before, below which one that may not end is not begun
-_LINEAR_SLACK = 4.0  # linear machines are good long before they are done; others are not
-_ROWS_SHARE = 0.3  # of the time that is left, for what every row costs outside the fit
+_GOOD_GAP = 0.05  # largest relative gap with which an unfinished final fit on all rows is kept
+_TIGHTER = 1.4  # seconds of a final fit over those of a race fit on as many rows
+_WORTH = 1.3  # least ratio of rows to the fit before for a fit that may not end in time
+_LINEAR_SLACK = 4.0  # an unfinished linear fit is useful: it may need this multiple of the time
+_ROWS_SHARE = 0.3  # largest part of the time left for work per row outside the fit
 
 
 class FinalRows(NamedTuple):
-    """Rows of the final fit, and whether the validation rows are none of them.
+    """Rows of the final fit, and whether they leave the validation rows out.
 
     ``scoring_seconds`` are set aside for the comparison on these.
     """
@@ -74,7 +74,7 @@ def final_rows(
     n = min(len(label), KERNEL_ROWS) if is_kernel else len(label)
     if left is None or not chosen.seconds:
         return FinalRows(stratified_sample(label, n, rng), False)
-    is_enough = _TIGHTER * foretold_seconds(chosen, n) + row_seconds * n <= left
+    is_enough = _TIGHTER * predicted_seconds(chosen, n) + row_seconds * n <= left
     if is_enough and leads:
         return FinalRows(stratified_sample(label, n, rng), False)
     rest = np.setdiff1d(np.arange(len(label)), held_out)
@@ -92,8 +92,8 @@ def final_rows(
 
 
 def _rows_in(seconds: float, entry: Entry, most: int) -> int:
-    """The largest number of rows up to ``most`` on which a fit is foretold to end in time."""
-    return bisect_left(range(most), seconds, key=lambda rows: foretold_seconds(entry, rows + 1))
+    """The largest number of rows up to ``most`` on which a fit should end in time."""
+    return bisect_left(range(most), seconds, key=lambda rows: predicted_seconds(entry, rows + 1))
 
 
 def best_on_first_split(entries: list[Entry | None], race: Race) -> Entry | None:
@@ -108,6 +108,6 @@ def _first_mean(entry: Entry, race: Race) -> float:
 
 
 def is_good(model: Any) -> bool:
-    """Whether a fit on all rows, validation rows as well, can be kept unseen: it is nearly done."""
+    """Whether a fit on all rows, which leaves none to validate with, converged or nearly so."""
     is_finished = getattr(model, "status_", "") not in ("", "max_time", "interrupted")
     return is_finished or bool(model.certificate_.relative_gap <= _GOOD_GAP)

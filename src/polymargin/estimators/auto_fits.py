@@ -1,4 +1,4 @@
-"""Fits of AutoSVC's race: one candidate on some rows, from what a candidate of another C left.
+"""Fits of AutoSVC's race: one candidate on some rows, warm started from one with another C.
 
 Dual variables of a machine with C, times C'/C, are feasible with C', and near its solution: every
 cap is proportional to C.  On 700 rows of three tables (survey, vehicle, xor) such starts saved 20,
@@ -20,12 +20,12 @@ from polymargin.solvers.run import Clock
 
 __all__ = ["Trainer", "WarmStart", "chain_of"]
 
-_SEARCH_TOL = 1e-2  # of the fits of the race: labels hardly change below it
+_SEARCH_TOL = 1e-2  # tolerance of the fits of the race: labels hardly change below it
 _FIT_SHARE = 6.0  # a fit of the race may take a sixth of the budget,
 _FIT_RATIO = 8.0  # or this many times the median of the fits of its size, if that is more,
-_HURRIED_RATIO = 2.0  # this many under max_time, where the final fit waits
-_SHORTEST = 0.05  # seconds that a fit always gets
-_COMPILING = 1.0  # seconds beyond its limit after which a fit must have waited for the compiler
+_HURRIED_RATIO = 2.0  # this many under max_time, which must also suffice for the final fit
+_SHORTEST = 0.05  # least time limit of a fit, in seconds
+_COMPILING = 1.0  # a fit that ends so many seconds late has waited for the compiler
 _MOST_KEPT = 4_000_000  # bytes of dual variables that are kept as a start for others
 
 
@@ -40,7 +40,7 @@ class WarmStart(NamedTuple):
 
 
 def chain_of(one: Candidate) -> Candidate:
-    """The same for all candidates that differ in C only: they may start from each other."""
+    """The key that candidates share which differ in C only: they may start from each other."""
     return replace(one, c=1.0)
 
 
@@ -55,11 +55,12 @@ class Trainer:
         table: Table,
         clock: Clock,
         budget: float,
-        forgives: bool,
+        is_unlimited: bool,
         seed: int,
     ) -> None:
         self.X, self.y, self.weight, self.table = X, y, weight, table
-        self.clock, self.budget, self.forgives, self.seed = clock, budget, forgives, seed
+        self.clock, self.budget, self.seed = clock, budget, seed
+        self.is_unlimited = is_unlimited
 
     def train(
         self,
@@ -68,7 +69,7 @@ class Trainer:
         recent: Sequence[float],
         start: WarmStart | None,
     ) -> tuple[Any, float]:
-        """A fitted model and the seconds it took; once more if it had to wait for the compiler.
+        """A fitted model and its seconds; fitted again if the compiler used up its time limit.
 
         ``recent`` are the seconds of other fits of this size.
         """
@@ -84,26 +85,26 @@ class Trainer:
             began = time.perf_counter()
             model.fit(self.X[rows], self.y[rows], weight)
             seconds = time.perf_counter() - began
-            if not self._forgive(seconds - limit) or model.status_ != "max_time":
+            if not self._discounts(seconds - limit) or model.status_ != "max_time":
                 break
         return model, seconds
 
     def _limit(self, recent: Sequence[float]) -> float:
-        """Seconds for one fit: a hopeless annealing must not eat the budget of the others."""
+        """Time limit of one fit, so that a slow annealing leaves time for the other candidates."""
         usual = float(np.median(recent)) if len(recent) else 0.0
-        ratio = _FIT_RATIO if self.forgives else _HURRIED_RATIO
+        ratio = _FIT_RATIO if self.is_unlimited else _HURRIED_RATIO
         return max(self.budget / _FIT_SHARE, ratio * usual, _SHORTEST)
 
-    def _forgive(self, overrun: float) -> bool:
-        """Whether time went by that no solver used: code compiled for the first time."""
-        waited = overrun > _COMPILING and self.forgives
+    def _discounts(self, overrun: float) -> bool:
+        """Whether a fit ended so late that code was compiled; then this does not count as time."""
+        waited = overrun > _COMPILING and self.is_unlimited
         if waited:
             self.clock.started += overrun
         return waited
 
     @staticmethod
     def start_of(candidate: Candidate, model: Any) -> WarmStart | None:
-        """What the fit leaves for others; None for prototypes, whose problem is not convex."""
+        """A start for another C; None for prototypes, whose problem is not convex."""
         if not isinstance(model, MulticlassSVC) or model.dual_coef_.nbytes > _MOST_KEPT:
             return None
         return WarmStart(

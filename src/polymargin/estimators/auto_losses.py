@@ -13,7 +13,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
 
-from polymargin.estimators.inspection import two_columns
+from polymargin.problem.scoring import two_columns
 
 __all__ = [
     "OBJECTIVES",

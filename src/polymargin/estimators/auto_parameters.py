@@ -18,7 +18,7 @@ PREFERENCES = ("accurate", "small", "fast")
 
 
 def check_parameters(estimator: Any) -> tuple[str, ...]:
-    """Refuse what cannot be; the kinds of machines to try."""
+    """Refuse impossible values; returns the kinds of machines to try."""
     for name, known in (
         ("objective", OBJECTIVES),
         ("prefer", PREFERENCES),

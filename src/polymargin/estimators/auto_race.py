@@ -1,9 +1,9 @@
 """The race of AutoSVC: all candidates on cheap splits first, the close ones on all of them.
 
-After every split a candidate leaves if it is worse than the leader by more than chance explains
-(paired over the same validation examples), after every stage if there are more than the stage
-keeps.  Decisions are made by losses, between splits, so that they do not depend on the clock or on
-the number of threads; only a time limit that is reached does.
+After every split a candidate is dropped if its loss exceeds the leader's by more than chance
+explains (paired over the same validation examples); after every stage only the best ones stay.
+Decisions are made by losses, between splits, so that they do not depend on the clock or on the
+number of threads; only a time limit that is reached does.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from polymargin.estimators.auto_splits import SMALL, Split, Stage
 from polymargin.estimators.model_size import classifier_size
 from polymargin.solvers.run import Clock
 
-__all__ = ["Entry", "Race", "Rules", "foretold_seconds"]
+__all__ = ["Entry", "Race", "Rules", "predicted_seconds"]
 
 _HOPELESS_Z = 2.5
-"""Standard errors of the paired difference by which a candidate must trail to leave.  A smaller
+"""Standard errors of the paired difference beyond which a candidate is dropped.  A smaller
 number drops machines that a larger training part would favour, a larger one costs fits."""
 
 _FEW_ROWS, _FEW_POWER, _MANY_POWER = 2_000, 1.3, 1.75
 """Seconds of a kernel machine grow with a power of the rows, up to a few of them and beyond, as
 measured on digits (USPS, MNIST)."""
 
-_STAGE_OVERRUN = 0.2  # of its time, by which a race may end late rather than leave a stage out
+_STAGE_OVERRUN = 0.2  # of its time, which a race may overrun rather than leave a stage out
 
-_SEEN_SHARE = 0.5  # of the rows that must have validated before a more regularised machine may win
-_SEEN_OFTEN = 5  # validation examples of a class that is noted when it is never predicted
+_SEEN_SHARE = 0.5  # least part of the rows in validation for a choice that prefers small C
+_SEEN_OFTEN = 5  # validation examples from which on a class that is never predicted is reported
 _MOST_MOVES = 8  # steps from neighbour to neighbour
 
 
@@ -45,14 +45,15 @@ _MOST_MOVES = 8  # steps from neighbour to neighbour
 class Rules:
     """What the user asked for, as far as the race is concerned.
 
-    ``may_stay_empty`` says that there is a model already, so that no fit has to be made.
+    ``is_unlimited``: there is no ``max_time``, so that compiling need not count.
+    ``may_stay_empty``: there is a model already, so that the race may end without a fit.
     """
 
     objective: str
     prefer: str
     may_unweight: bool
     budget: float
-    forgives: bool
+    is_unlimited: bool
     seed: int
     n_jobs: int | None
     verbose: int
@@ -75,7 +76,7 @@ class Entry:
     train_rows: int = 0
     starts: dict[int, WarmStart | None] = field(default_factory=dict)
     seconds: list[float] = field(default_factory=list)
-    scoring_seconds: float = 0.0  # of a validation part
+    scoring_seconds: float = 0.0  # to score one validation part
     model_bytes: int = 0
     operations: int = 0
     was_too_slow: bool = False
@@ -87,7 +88,7 @@ class Entry:
         return not self.verdict
 
 
-def foretold_seconds(entry: Entry, rows: int) -> float:
+def predicted_seconds(entry: Entry, rows: int) -> float:
     """Seconds of a fit of an entry on so many rows, from those of its last fit."""
     if entry.candidate.kind != "rbf":
         return entry.seconds[-1] * rows / entry.train_rows
@@ -118,7 +119,7 @@ class Race:
         self.loss_weight = loss_weight
         self.table, self.rules, self.clock = table, rules, clock
         self.trainer = Trainer(
-            X, y, fit_weight, table, clock, rules.budget, rules.forgives, rules.seed
+            X, y, fit_weight, table, clock, rules.budget, rules.is_unlimited, rules.seed
         )
         self.entries: dict[Candidate, Entry] = {}
         self.splits: list[Split] = []
@@ -154,12 +155,12 @@ class Race:
     def _has_time_for(self, stage: Stage) -> bool:
         """Whether, under ``max_time``, the best two can be compared on parts of another size.
 
-        What could not be finished there is time that the final fit lacks.
+        A stage that is not finished decides nothing and takes time from the final fit.
         """
-        if self.rules.forgives or self.clock.max_time is None:
+        if self.rules.is_unlimited or self.clock.max_time is None:
             return True
         rows = len(stage.splits[0].train)
-        needed = [foretold_seconds(entry, rows) for entry in self.ranked()[:2]]
+        needed = [predicted_seconds(entry, rows) for entry in self.ranked()[:2]]
         return self.clock.seconds + sum(needed) <= (1.0 + _STAGE_OVERRUN) * self.clock.max_time
 
     @property
@@ -167,7 +168,7 @@ class Race:
         return [entry for entry in self.entries.values() if entry.is_alive]
 
     def _grow(self) -> None:
-        """Another size of the training part: losses of the size before do not count."""
+        """Begin another size of the training part: losses of the size before do not count."""
         self.before = self.splits, {id(e): (e.losses, e.scores, e.model) for e in self.alive}
         self.splits = []
         for entry in self.entries.values():
@@ -176,7 +177,7 @@ class Race:
                 entry.losses, entry.scores = [], []
 
     def _shrink(self) -> None:
-        """Back to the size before: the present one has no standings."""
+        """Go back to the size before: no two candidates have finished a split of this one."""
         self.splits, records = self.before
         for entry in self.alive:
             entry.losses, entry.scores, entry.model = records[id(entry)]
@@ -200,19 +201,19 @@ class Race:
             self._shrink()
         else:
             self.splits.pop()
-            for entry in finished:  # the standing of the last full split stays
+            for entry in finished:  # means stay those of the last split that all have finished
                 del entry.losses[number:], entry.scores[number:]
         return False
 
     def _settle_for(self, finished: Sequence[Entry], entries: Sequence[Entry]) -> None:
-        """The others leave, for want of time."""
+        """Drop all but the finished ones for lack of time."""
         for entry in entries:
             if entry.is_alive and not any(entry is one for one in finished):
                 entry.verdict = "not finished: time" if entry.seconds else "not tried: time"
         self._standings()
 
     def _standings(self) -> None:
-        """Mean losses of all that took part in every split, and the leader."""
+        """Update the mean losses of all with a loss on every split, and the leader."""
         weight = self._weights(range(len(self.splits)))
         for entry in self.alive:
             if len(entry.losses) != len(self.splits):
@@ -247,12 +248,12 @@ class Race:
     def _rows(entries: Sequence[Entry]) -> int:
         return max((entry.train_rows for entry in entries), default=0)
 
-    # -- who leaves ------------------------------------------------------------------------------
+    # -- dropping candidates -------------------------------------------------------------------
 
     def _drop_slow_leaders(self) -> None:
-        """Under ``max_time``: what is too slow for the race is too slow for the final fit."""
+        """Under ``max_time`` drop leaders that reached the limit of a fit."""
         ranked = self.ranked()
-        if self.rules.forgives or all(entry.was_too_slow for entry in ranked):
+        if self.rules.is_unlimited or all(entry.was_too_slow for entry in ranked):
             return
         for entry in ranked:
             if not entry.was_too_slow:
@@ -319,7 +320,7 @@ class Race:
         return True
 
     def _catch_up(self, fresh: list[Entry]) -> bool:
-        """New entries on all splits so far; the hopeless ones only on the first."""
+        """Fit new entries on all splits so far, or until one is clearly worse than the leader."""
         for number in range(len(self.splits)):
             running = [entry for entry in fresh if entry.is_alive]
             if self._fits(running, number) < len(running):
@@ -333,7 +334,7 @@ class Race:
         return True
 
     def _drop_early(self, entries: Sequence[Entry]) -> None:
-        """Compare on the splits that the newcomers have seen."""
+        """Drop new entries that are clearly worse on the splits that they have seen so far."""
         leader = self.best
         assert leader is not None
         for entry in entries:
@@ -395,7 +396,7 @@ class Race:
         return True
 
     def _nearest_start(self, one: Candidate, number: int) -> WarmStart | None:
-        """Of the machines that differ in C only, what the one with the nearest C left."""
+        """The start of the machine with the nearest C among those that differ in C only."""
         chain = chain_of(one)
         found = [
             start
@@ -435,7 +436,7 @@ class Race:
         There the means of good machines differ by less than chance, so that the best of many is
         often one that fits the validation examples: the paired difference decides who may be as
         good.  Over thirteen small tables this made fewer errors on eight and more on three.  A race
-        cut short before half of the rows validated has differences that hardly tell anything.
+        cut short before half of the rows validated has too noisy differences for this rule.
         """
         lead = self.choice()
         is_noisy = len(self.label) <= SMALL and self.rules.objective != "log_loss"
@@ -456,7 +457,7 @@ class Race:
         return np.concatenate(entry.scores).astype(np.float64), label, self._weights(used)
 
     def never_predicted(self, entry: Entry | None) -> np.ndarray:
-        """Numbers of classes that validation has several times and the entry never names."""
+        """Numbers of classes that validation has several times and the entry never predicts."""
         if entry is None or not entry.scores:
             return np.zeros(0, dtype=np.int64)
         scores, label, _ = self.validation_scores(entry)

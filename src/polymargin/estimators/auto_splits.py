@@ -1,8 +1,8 @@
 """Which rows train and which validate, stage by stage.
 
 A stage is a size of the training part and a few splits.  Large tables go through stages of growing
-size, so that hopeless machines are dropped where fits are cheap; small ones have one size and
-repeated folds, because there the noise of validation is what costs accuracy.
+size, so that poor machines are dropped where fits are cheap; small ones have one size and repeated
+folds, because there the noise of validation limits the choice.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ __all__ = [
 ]
 
 SEARCH_ROWS = 10_000
-"""Rows that take part in the choice.  A validation part of 2,000 tells errors apart that differ by
-a point; more rows make the choice slower, not better.  The final fit sees all rows."""
+"""Rows that take part in the choice.  A validation part of 2,000 rows distinguishes errors that
+differ by a point; more rows make the choice slower, not better.  The final fit sees all rows."""
 
 SMALL = 800  # rows up to which every candidate is trained on whole folds
-_MIDDLE = 2_500  # rows up to which those that survive a first look are
+_MIDDLE = 2_500  # rows up to which the candidates left after a first stage are
 _FIRST_ROWS, _SECOND_ROWS = 500, 2_000  # training rows of the first stages of larger tables
-_FEW_CLASSES = 10  # beyond, kernel fits take longer: rows and survivors fall with the square root
+_FEW_CLASSES = 10  # with more, rows and candidates kept fall with the square root
 _MOST_VALIDATION = 2_000  # validation rows while candidates are many
 _FOLDS = 5
 
@@ -47,7 +47,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Stage:
-    """Splits of one size, how many candidates may leave it, and whether neighbours join in it.
+    """Splits of one size, how many candidates it keeps, and whether it adds neighbours.
 
     ``is_first`` says that losses of earlier stages, of smaller training parts, do not count.
     """
@@ -83,7 +83,7 @@ def plan_stages(
     """All stages; an empty list where no split has two classes to train on.
 
     Texts begin with the second size: linear fits of a few hundred are as slow as those of a few
-    thousand, and tell nothing about C.
+    thousand, and do not show which C is best.
     """
     rng = np.random.default_rng([seed, 1])
     n = len(y)
@@ -122,7 +122,7 @@ def _text_plan(
 
 
 def plain_folds(y: np.ndarray, seed: int) -> list[Split]:
-    """Stratified folds that know nothing of groups."""
+    """Stratified folds that ignore groups."""
     return list(_folds(y, None, _FOLDS, seed))
 
 

@@ -16,7 +16,7 @@ __all__ = ["format_tried", "tried_columns"]
 def tried_columns(
     entries: Sequence[Entry], chosen: Entry | None, table: Table, objective: str
 ) -> dict[str, list[Any]]:
-    """Equally long columns, the choice first, then by how far a machine came and its score."""
+    """Equally long columns: the choice, those still in the race, the dropped; by rows and score."""
     ordered = sorted(entries, key=lambda e: (e is not chosen, not e.is_alive, *_standing(e)))
     shift = 0.0 if objective == "log_loss" else 1.0
     return {

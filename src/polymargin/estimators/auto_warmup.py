@@ -1,6 +1,6 @@
-"""Compiled code is loaded before the race starts, so that no candidate pays for it.
+"""Code is compiled before the race starts, so that the time of no candidate includes it.
 
-Where it is not there yet it is compiled, for good, which takes seconds per kind of machine.  Under
+Code in the cache is only loaded; compiling takes seconds per kind of machine, once.  Under
 a time limit that counts: kinds that could not be compiled within half of the limit are left out of
 this fit, all but the first, which is compiled in any case.  A second always remains for training,
 or half of the limit if that is less: where compiling takes nearly all of it, the fit ends late.
@@ -29,15 +29,15 @@ _ROWS = 60
 _FEATURES = 100  # of dense rows, for prototypes: their annealing takes seconds on thousands
 _SHARE = 0.5  # of max_time, for compiling more than one kind
 _TRAINING = 1.0  # seconds that remain after compiling: a linear machine is useful after half of one
-_KIND_SECONDS = 6.0  # that compiling a kind takes
+_KIND_SECONDS = 6.0  # expected seconds of compiling one kind
 
 
 class _NotCompiledError(RuntimeError):
-    """Code that would have to be compiled."""
+    """A function is not in the cache and would have to be compiled."""
 
 
 class _Refusal(event.Listener):
-    """Ends a compilation where it begins; code from the cache is no such."""
+    """Raises where a compilation begins; loading code from the cache is none."""
 
     def on_start(self, event: Any) -> None:
         raise _NotCompiledError
@@ -47,7 +47,7 @@ class _Refusal(event.Listener):
 
 
 class CompileWatch(event.Listener):
-    """Notes whether anything was compiled; code from the cache is no such."""
+    """Records whether anything was compiled; loading code from the cache does not count."""
 
     def __init__(self) -> None:
         self.has_compiled = False
@@ -73,13 +73,13 @@ def _compiling(is_allowed: bool) -> Iterator[CompileWatch]:
         with compile_watch() as watch:
             yield watch
         return
-    unsaid = io.StringIO()  # that code is compiled
+    unsaid = io.StringIO()  # the message that code is compiled
     with redirect_stderr(unsaid), event.install_listener("numba:compile", _Refusal()):
         yield CompileWatch()
 
 
 class Warmup(NamedTuple):
-    """Seconds of compiling, kinds of machines left out because of them, and what did not count."""
+    """Seconds of compiling, number of kinds left out, and seconds beyond the time limit."""
 
     seconds: float
     n_skipped: int
@@ -87,13 +87,13 @@ class Warmup(NamedTuple):
 
 
 class Compiled:
-    """Kinds of machines whose code this process has loaded, and how one is."""
+    """Kinds of machines whose code this process has loaded; ``train`` loads one more."""
 
     def __init__(self) -> None:
         self.done: set[tuple[Any, ...]] = set()
 
     def train(self, one: Candidate, X: Any, y: np.ndarray, table: Table) -> float:
-        """Train a small machine; its seconds."""
+        """Train a small machine; returns its seconds."""
         began = time.perf_counter()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -101,7 +101,7 @@ class Compiled:
                 model = one.build(table, tol=1e-1, random_state=0, max_time=60.0)
                 model.fit(X, y).decision_function(X)
             except (ValueError, ArithmeticError):
-                pass  # the race will say what is wrong with this machine
+                pass  # the race records why this machine fails
         return time.perf_counter() - began
 
 

@@ -1,4 +1,4 @@
-"""AutoSVC: what a person should know of the choice."""
+"""AutoSVC: warnings about its choice."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from polymargin.exceptions import warn_user
 __all__ = ["warn_of_choice"]
 
 _FAR_BETTER = 2.5
-"""Standard errors by which rows of known groups must do better than rows of new groups before it is
-said; with less, one choice in a hundred would be accused by chance."""
+"""Standard errors by which the loss on new groups must exceed that on known groups for a warning;
+at this level chance alone warns of fewer than one choice in a hundred."""
 
-_PLAIN_FITS = 2  # fits behind the comparison
+_PLAIN_FITS = 2  # fits that the comparison of groups takes
 
 
 def warn_of_choice(estimator: Any, course: Course, has_groups: bool) -> None:
-    """Warn of what time did not suffice for, of classes never predicted, of groups alike inside."""
+    """Warn of fits without time, of classes never predicted, and where new groups do worse."""
     assert course.kept is not None
     _warn_of_time(estimator, course)
     race, chosen = course.race, course.kept.entry
@@ -41,7 +41,7 @@ def warn_of_choice(estimator: Any, course: Course, has_groups: bool) -> None:
 
 
 def _warn_of_time(estimator: Any, course: Course) -> None:
-    """Which model a limit left, and what compiling took of it."""
+    """Warn which model a time limit left, and how much of it compiling took."""
     limit, rows = estimator.max_time, estimator.n_rows_
     if estimator.stage_ == "race":
         warn_user(

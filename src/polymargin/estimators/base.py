@@ -1,4 +1,4 @@
-"""What every classifier here shares: parameter checks, validation, the kernel, class scores.
+"""Base of all classifiers: parameter checks, validation, the kernel, class scores.
 
 A classifier with other scores than those of one prototype per class supplies ``_class_scores`` and
 ``predict``; the reject option and decision values follow.
@@ -192,7 +192,7 @@ class LargeMarginClassifier(
     def _finite_norms(self, X: Any) -> np.ndarray | None:
         """Squared norms of dense rows, if that proves that X is finite: large data are read once.
 
-        None where they prove nothing: the full check will say what is wrong, if something is.
+        None where they overflow or are nan: then the full check names what is wrong.
         """
         plain = type(X) is np.ndarray and X.ndim == 2 and X.dtype in (np.float32, np.float64)
         if not plain or callable(self.kernel) or self.kernel == "precomputed":
@@ -241,7 +241,7 @@ class LargeMarginClassifier(
     def _run(
         self, watchers: tuple[Watcher, ...], kind: type[AnyCheck] = Check, seed: Any = None
     ) -> Run:
-        """How this fit is to be run."""
+        """Stop rule, clock, seed, memory and watchers of this fit."""
         seed = self._seed() if seed is None else seed
         n_jobs = effective_n_jobs(self.n_jobs)
         return Run(self._stop(), seed, float(self.cache_mb), n_jobs, watchers, kind)
@@ -339,7 +339,7 @@ class LargeMarginClassifier(
     def _raised_scores(
         self, scores: np.ndarray, label: np.ndarray, prototype_class: np.ndarray | None = None
     ) -> np.ndarray:
-        """Scores (n, R) with what costs ask of rivals beyond the margin 1 (24.1)."""
+        """Scores (n, R) plus the margins beyond 1 that costs require of rivals (24.1)."""
         owner = np.arange(len(self.classes_)) if prototype_class is None else prototype_class
         machine = find_machine(getattr(self, "machine", "cs"))
         extra = extra_margins(self.cost_matrix, machine, self.classes_, owner, False)

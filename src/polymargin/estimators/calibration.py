@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from polymargin.estimators.temperature import fit_temperature, log_softmax
 from polymargin.exceptions import shown
 from polymargin.problem.kernel_sums import sum_as_written
+from polymargin.problem.scoring import two_columns
 from polymargin.problem.validation import check_number
 
 __all__ = ["FOLD_ATTRIBUTES", "CalibratedClassifier", "CoveragePromise", "nonconformity"]
@@ -65,7 +66,7 @@ class FoldScores(NamedTuple):
 
 
 def nonconformity(scores: np.ndarray) -> np.ndarray:
-    """(n, n_classes) max_{r != k} f_r - f_k: how strange class k would be; minus the margin."""
+    """(n, n_classes) max_{r != k} f_r - f_k: the nonconformity of class k, minus its margin."""
     order = np.sort(scores, axis=1)
     best, second = order[:, -1:], order[:, -2:-1]
     is_best = np.arange(scores.shape[1]) == scores.argmax(axis=1)[:, None]
@@ -97,7 +98,7 @@ class CalibratedClassifier:
         return self.probabilities, self.calibration_folds
 
     def _begin_calibration(self) -> float:
-        """Check parameters, forget what was calibrated before, look at the clock."""
+        """Check parameters, drop earlier calibrations, and return the time."""
         probabilities, folds = self._calibration_parameters()
         if probabilities is not None and not (
             isinstance(probabilities, str) and probabilities == "temperature"
@@ -121,7 +122,7 @@ class CalibratedClassifier:
         return any(value is not None for value in self._calibration_parameters())
 
     def _time_of_fit(self) -> float | None:
-        """Seconds for the fit itself: folds that follow need their share of ``max_time``."""
+        """Seconds for the fit itself: a share of ``max_time`` where folds follow."""
         if self.max_time is None or not self._calibrates():
             return self.max_time
         return _FIT_SHARE * self.max_time
@@ -152,9 +153,9 @@ class CalibratedClassifier:
                 # a fold model knows the kernel values of its own training rows
                 n_folds = len(found.models)
                 self._fold_rows = [found.rows[found.fold != k] for k in range(n_folds)]
-            strange = nonconformity(found.scores)[np.arange(len(found.label)), found.label]
+            own = nonconformity(found.scores)[np.arange(len(found.label)), found.label]
             self._fold_nonconformity = [
-                np.sort(strange[found.fold == k]) for k in range(len(found.models))
+                np.sort(own[found.fold == k]) for k in range(len(found.models))
             ]
 
     def _score_folds(
@@ -174,7 +175,7 @@ class CalibratedClassifier:
             model = self._fit_fold(X, y, weight, train, left)
             rest, _ = _safe_split(model, X, y, test, train)
             known = np.searchsorted(self.classes_, model.classes_)
-            scores[np.ix_(fold == k, known)] = _two_columns(model.decision_function(rest))
+            scores[np.ix_(fold == k, known)] = two_columns(model.decision_function(rest))
             _slim(model)
             models.append(model)
         return FoldScores(len(y), rows, weight[rows], fold, label, scores, models)
@@ -187,18 +188,18 @@ class CalibratedClassifier:
     def _fit_fold(
         self, X: Any, y: np.ndarray, weight: np.ndarray, train: np.ndarray, left: float | None
     ) -> Any:
-        """A model of some rows, from where the model of all rows stands."""
+        """A model of some rows, warm started from the model of all rows."""
         weight = weight[train]
         model = self._fold_estimator(train, y[train], weight)
         model.set_params(max_time=left)
         some, labels = _safe_split(model, X, y, train)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what the fit of all rows had to say, it said
+            warnings.simplefilter("ignore")  # the fit of all rows has warned already
             model.fit(some, labels, None if (weight == 1.0).all() else weight)
         return model
 
     def _fold_estimator(self, train: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Any:
-        """An unfitted copy for some training rows; estimators add what makes it start near."""
+        """An unfitted copy for some training rows; subclasses add a warm start."""
         settings: dict[str, Any] = {"probabilities": None, "calibration_folds": None, "verbose": 0}
         if self._kernel.name in ("rbf", "poly", "sigmoid"):  # type: ignore[attr-defined]
             settings["gamma"] = self._kernel.gamma  # type: ignore[attr-defined]
@@ -249,7 +250,7 @@ class CalibratedClassifier:
                 "probabilities: this model has no temperature_ (its last training was "
                 "partial_fit, prune, or was interrupted); call fit."
             )
-        scores = _two_columns(self.decision_function(X))  # type: ignore[attr-defined]
+        scores = two_columns(self.decision_function(X))  # type: ignore[attr-defined]
         return log_softmax(scores, self.temperature_)
 
     # -- sets --------------------------------------------------------------------------------
@@ -273,8 +274,8 @@ class CalibratedClassifier:
         check_is_fitted(self, "intercept_")
         X = self._check_input(X)  # type: ignore[attr-defined]
         label = self._class_numbers(X, y)  # type: ignore[attr-defined]
-        strange = nonconformity(_two_columns(self._class_scores(X)))  # type: ignore[attr-defined]
-        self.calibration_scores_ = np.sort(strange[np.arange(len(label)), label])
+        found = nonconformity(two_columns(self._class_scores(X)))  # type: ignore[attr-defined]
+        self.calibration_scores_ = np.sort(found[np.arange(len(label)), label])
         return self
 
     def predict_set(self, X: Any, coverage: float = 0.9) -> np.ndarray:
@@ -305,26 +306,26 @@ class CalibratedClassifier:
         kind = self.coverage_promise(coverage).kind
         if kind == "out-of-fold":
             return self._fold_sets(X, float(coverage))
-        scores = _two_columns(self.decision_function(X))  # type: ignore[attr-defined]
+        scores = two_columns(self.decision_function(X))  # type: ignore[attr-defined]
         known = self.calibration_scores_
         rank = int(np.ceil((len(known) + 1) * coverage - 1e-9))
         limit = np.inf if rank > len(known) else known[rank - 1]
         return np.asarray(nonconformity(scores) <= limit)
 
     def _fold_sets(self, X: Any, coverage: float) -> np.ndarray:
-        """Class k is out where it is stranger than a share ``coverage`` of the training rows."""
+        """Leave a class out whose nonconformity exceeds that of a share ``coverage`` of rows."""
         X = self._check_input(X)  # type: ignore[attr-defined]
-        stranger = np.zeros((X.shape[0], len(self.classes_)))
+        n_below = np.zeros((X.shape[0], len(self.classes_)))
         columns = getattr(self, "_fold_rows", None)
         for k, model in enumerate(self._fold_models):
             part = X if columns is None else np.ascontiguousarray(X[:, columns[k]])
-            scores = np.full(stranger.shape, -np.inf)
+            scores = np.full(n_below.shape, -np.inf)
             at = np.searchsorted(self.classes_, model.classes_)
-            scores[:, at] = _two_columns(model._class_scores(part))
+            scores[:, at] = two_columns(model._class_scores(part))
             known = self._fold_nonconformity[k]
-            stranger += np.searchsorted(known, nonconformity(scores), side="left")
+            n_below += np.searchsorted(known, nonconformity(scores), side="left")
         n = sum(map(len, self._fold_nonconformity))
-        return np.asarray(stranger < coverage * (n + 1) - 1e-9)
+        return np.asarray(n_below < coverage * (n + 1) - 1e-9)
 
     def coverage_promise(self, coverage: float = 0.9) -> CoveragePromise:
         """What the sets of ``predict_set`` promise, and by which calibration.
@@ -356,14 +357,6 @@ class CalibratedClassifier:
         loss = min(2.0 * (1.0 - 1.0 / K) / (n / K + 1.0), (1.0 - K / n) / (K + 1.0))
         promised = max(0.0, 2.0 * coverage - 1.0 - loss)
         return CoveragePromise("out-of-fold", float(coverage), promised, n)
-
-
-def _two_columns(values: np.ndarray) -> np.ndarray:
-    """(n, n_classes) scores; the differences of two classes become minus and plus their half."""
-    values = values[:, None] if values.ndim == 1 else values
-    if values.shape[1] > 1:
-        return values
-    return np.concatenate([-0.5 * values, 0.5 * values], axis=1)
 
 
 def _stratified(label: np.ndarray, n_folds: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""scikit-learn's callback protocol where it exists (1.9 and later); a silent stand-in elsewhere."""
+"""scikit-learn's callback protocol where it exists (1.9 and later); without it, nothing."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ except ImportError:  # scikit-learn before 1.9
     HAS_CALLBACKS = False
 
     class CallbackSupport:  # type: ignore[no-redef]
-        """Nothing to support."""
+        """Stand-in without methods."""
 
     def with_callbacks(method: Callable[..., Any]) -> Callable[..., Any]:
-        """The method itself."""
+        """Return the method unchanged."""
         return method
 
 
@@ -49,17 +49,17 @@ def watched(watcher: Watcher) -> Iterator[None]:
 
 
 def fit_watchers(estimator: Any) -> tuple[Watcher, ...]:
-    """Who sees the checks of a fit, but needs no fitted model: the printed line and ``watched``."""
+    """Watchers of checks that need no fitted model: the printed line and those of ``watched``."""
     return (*((_print,) if estimator.verbose else ()), *outer_watchers())
 
 
 def outer_watchers() -> tuple[Watcher, ...]:
-    """Who is ``watched`` at this moment."""
+    """The watchers of all ``watched`` blocks that are open now."""
     return tuple(_watchers_of_all_fits)
 
 
 class FitReporter:
-    """Tells of every check: a printed line, and the callbacks of the estimator.
+    """Reports every check: a printed line, and the callbacks of the estimator.
 
     ``attributes(point, None)`` makes the fitted attributes of a dual point, so that a callback can
     score the model as it is at that moment; ``check_`` of that model is the entry of the history.

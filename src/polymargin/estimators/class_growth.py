@@ -1,4 +1,4 @@
-"""A fitted prototype model that learns of further classes: zero prototypes in the right places."""
+"""Further classes of a fitted prototype model: prototypes of zeros in the right places."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ __all__ = ["add_classes"]
 def add_classes(model: Any, classes: np.ndarray) -> np.ndarray:
     """Give a model prototypes of zeros for labels it has not seen; which classes are new.
 
-    The order of prototypes follows ``classes``, so that old ones may move; their numbers in
-    ``assignment_`` are those of the step before and are replaced by the step that comes.
+    Prototypes follow the order of ``classes``, so that old ones may get other numbers;
+    ``assignment_`` keeps the old numbers until the next step replaces it.
 
     Parameters
     ----------

@@ -25,6 +25,7 @@ from polymargin.problem.machines import Machine
 from polymargin.problem.point import DualPoint
 from polymargin.problem.problem import Problem
 from polymargin.problem.scales import refused_if_inexact
+from polymargin.problem.scoring import two_columns
 from polymargin.problem.validation import check_number
 from polymargin.solvers import solve
 from polymargin.solvers.run import uninterrupted
@@ -41,9 +42,9 @@ _SCALES = ("absolute", "relative")
 # linear .026, .034, .034, .071, .050.
 _AUTO_ETA = 0.1
 
-# Hulls have a judge and solvers of their own; of the row are read: how the weights u_i of the own
-# class become coefficients u_i (1[y_i = k] - 1/Q), and the kinds of intercept (a constant added to
-# the kernel cancels in every v_m - v_l).
+# Hulls have their own judge and solvers.  They read two facts of this row: the weights u_i of the
+# own class become coefficients u_i (1[y_i = k] - 1/Q), and there is no intercept (a constant added
+# to the kernel cancels in every v_m - v_l).
 _MACHINE = Machine(
     "ad",
     "AD-SVM (convex-hull prototypes)",
@@ -349,16 +350,13 @@ class ConvexHullSVC(LargeMarginClassifier):
 
         return attributes
 
-    # -- what a fitted model says of examples ------------------------------------------------
+    # -- margins and separability --------------------------------------------------------------
 
     def _labelled_scores(self, X: Any, y: Any) -> tuple[Any, np.ndarray, np.ndarray]:
         """Checked rows, (n, n_classes) scores with their differences right, class numbers."""
         X = self._check_input(X)
         label = self._class_numbers(X, y)
-        scores = self._class_scores(X)
-        if scores.shape[1] == 1:
-            scores = np.concatenate([-0.5 * scores, 0.5 * scores], axis=1)
-        return X, scores, label
+        return X, two_columns(self._class_scores(X)), label
 
     def margins(self, X: Any, y: Any) -> np.ndarray:
         r"""Geometrical margins between classes (9.1), for examples that are classified correctly.

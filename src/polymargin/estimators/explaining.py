@@ -36,7 +36,7 @@ class ExplainedClassifier:
     def certified_radius(self, X: Any, norm: Any = 2, units: str = "input") -> np.ndarray:
         """The radius around each row inside which its label cannot change.
 
-        See ``polymargin.certified_radius``, which says more about it.
+        See ``polymargin.certified_radius``.
 
         Parameters
         ----------

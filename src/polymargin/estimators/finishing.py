@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import clone
 
-from polymargin.estimators.paired_validation import is_clearly_better, validation_folds
+from polymargin.estimators.paired_validation import is_clearly_better, validation_parts
 from polymargin.solvers.precision import FLOAT32_LARGEST
 from polymargin.solvers.smooth_finish import FinishSettings, Parts, finish
 
@@ -38,9 +38,8 @@ JITTERS: tuple[FinishValue, ...] = (0.0, 0.1, 0.2, 0.3, ("classes", 0.3), ("clas
 _RATE = 0.03
 _SHARPNESS = 8.0  # of the softmax over scores, which are counted in margins
 _EPOCHS, _LEAST_STEPS, _MOST_EPOCHS = 50, 1500, 300
-_FOLDS, _MOST_FOLDED = 3, 20_000  # up to so many rows there are so many folds
-_PARTS = 4  # above, one of them validates
-_LEADERS = 3  # strengths of the first fold that go on to the others
+_MOST_FOLDED = 20_000  # rows with three folds; with more a quarter of them validates
+_LEADERS = 3  # best strengths of the first fold, tried on the other folds
 # Simulated for C and counts on 29 small sets: with three folds one standard error gave the lowest
 # mean error; a single part, which sees one annealing of each setting, needs a half more.
 CLEARLY, CLEARLY_ONCE = 1.0, 1.5
@@ -88,12 +87,10 @@ def choose_finish(
     """Jitter and targets of least validation error, if they are clearly better than no finish.
 
     Each fold trains one more margin machine, and finishes it with several strengths: with the
-    labels as targets and, where there is a teacher, with what it says (``taught``).  A teacher
-    must be clearly better than what labels alone lead to.
+    labels as targets and, where there is a teacher, with its predictions (``taught``).  These
+    must be clearly better than the best finish with labels.
     """
-    has_folds = len(label) <= _MOST_FOLDED
-    tests = validation_folds(label, _FOLDS if has_folds else _PARTS, seed)
-    tests = [test for test in tests if len(test)] if has_folds else tests[:1]
+    tests = validation_parts(label, _MOST_FOLDED, seed)
     targets = {"labels": label} if taught is None else {"labels": label, "teacher": taught}
     if not tests:
         return {"jitter": None, "target": "labels", "tried": [], "errors": []}
@@ -122,7 +119,7 @@ def _best_trial(
     weight: np.ndarray | None,
     clearly: float,
 ) -> dict[str, Any]:
-    """The record of a choice: what stands against no finish, labels before the teacher."""
+    """The record of a choice: labels must be clearly better than no finish, then the teacher."""
     pooled = {trial: np.concatenate(parts) for trial, parts in wrong.items()}
     errors = {
         trial: float(np.average(one, weights=None if weight is None else weight[: len(one)]))

@@ -39,7 +39,7 @@ _OPTIONAL = (
 
 
 class ModelParts(NamedTuple):
-    """A model in the words of its fitted attributes.
+    """A model as its fitted attributes.
 
     ``support`` are rows of the X given to fit, ``T`` their coefficients, ``W`` the prototypes of a
     linear kernel (None otherwise), ``intercept`` the constant part of the scores.
@@ -54,10 +54,10 @@ class ModelParts(NamedTuple):
 def model_parts(
     problem: Problem, ready: Prepared, point: DualPoint, judgement: Judgement | None
 ) -> ModelParts:
-    """The model of a dual point; that of a judgement is scaled as its primal value demands.
+    """The model of a dual point; with a judgement, of the scale that its primal value belongs to.
 
-    ``problem`` may be the one on the kernel matrix, whose kernel does not show the constant of a
-    penalised intercept; ``ready.kernel`` does.
+    The constant of a penalised intercept is read from ``ready.kernel``: ``problem`` may be the one
+    on the kernel matrix, whose kernel has none.
     """
     T = point.coefficients(problem)
     constant = ready.kernel.offset * T.sum(axis=0)
@@ -73,7 +73,7 @@ def model_parts(
     else:
         b, W, scale = judgement.intercept, judgement.W, judgement.scale
         if W is not None:
-            constant = np.zeros_like(constant)  # the judge's intercept has it
+            constant = np.zeros_like(constant)  # included in the intercept of the judge
         elif not problem.has_free_bias:
             b = None
     intercept = constant if b is None else constant + b
@@ -119,13 +119,13 @@ def value_of_zero(problem: Problem) -> float:
         scores = np.zeros((n, Q))
         scores += best_bias(problem.machine, scores, problem.own, problem.cap).b
         return float(problem.cap @ problem.machine.loss(scores, problem.own))
-    # without an intercept every example loses the same
+    # without an intercept every example has the same loss
     one = problem.machine.loss(np.zeros((1, Q)), np.zeros(1, dtype=np.int64))
     return float(problem.cap.sum() * one[0])
 
 
 def _costly_zero(problem: Problem) -> float:
-    """``value_of_zero`` where rivals ask for different margins."""
+    """``value_of_zero`` where the margins differ between rivals (costs)."""
     scores = problem.raised(np.zeros((problem.n_patterns, problem.n_prototypes)))
     if problem.has_free_bias and not problem.machine.K3:
         scores = scores + best_bias(problem.machine, scores, problem.own, problem.cap).b
@@ -139,7 +139,7 @@ def _costly_zero(problem: Problem) -> float:
 def warn_of_outcome(solution: Solution, tol: float, can_go_on: bool = True) -> None:
     """Warn of an unfinished solve with the gap reached, of no margin, of a collapsed model.
 
-    ``can_go_on``: whether the estimator has a warm start to recommend.
+    ``can_go_on``: whether the warning may recommend a warm start.
     """
     status, problem = solution.status, solution.problem
     if status == "not_separable":

@@ -1,4 +1,4 @@
-"""The sufficient condition of AD-SVM for a training set without errors, and who violates it."""
+"""The sufficient condition of AD-SVM for a training set without errors, and its violations."""
 
 from __future__ import annotations
 

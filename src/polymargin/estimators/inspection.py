@@ -1,8 +1,8 @@
-"""What pictures and reports need to know of a fitted model, whatever wraps it.
+"""Facts of a fitted model for pictures and reports, behind any Pipeline or search.
 
 A model may be a classifier of this package, a Pipeline that ends in one, or a search that found
-one.  Prediction always goes through the whole; weights and support vectors are those of the
-classifier at the end, in the space that its Pipeline hands to it.
+one.  Predictions are those of the whole; weights and support vectors are those of the classifier at
+the end, in the space of its input.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from polymargin.estimators.base import LargeMarginClassifier
 from polymargin.exceptions import shown
 from polymargin.problem.machines import find_machine
+from polymargin.problem.scoring import two_columns
 
 __all__ = [
     "Labelled",
@@ -39,7 +40,6 @@ __all__ = [
     "nameless",
     "prototypes_of",
     "rows_of",
-    "two_columns",
 ]
 
 
@@ -74,7 +74,7 @@ class Prototypes(NamedTuple):
 
 
 class Labelled(NamedTuple):
-    """Examples with what the model makes of them; ``own`` is -1 where the label is unknown."""
+    """Examples with predictions and scores; ``own`` is -1 where the label is unknown."""
 
     X: Any
     y: np.ndarray
@@ -117,7 +117,7 @@ def dissect(model: Any) -> Parts:
 
 
 def model_space(parts: Parts, X: Any) -> Any:
-    """X as the classifier at the end sees it."""
+    """X after the steps in front of the classifier."""
     for step in parts.steps:
         X = step.transform(X)
     if hasattr(X, "to_numpy"):
@@ -127,23 +127,13 @@ def model_space(parts: Parts, X: Any) -> Any:
 
 @contextmanager
 def nameless() -> Iterator[None]:
-    """Arrays of our own making have no feature names; scikit-learn need not say so."""
+    """Silence scikit-learn's warning about arrays without feature names, which are ours here."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="X does not have valid feature names")
         yield
 
 
 # -- scores and labels -------------------------------------------------------------------------
-
-
-def two_columns(values: np.ndarray) -> np.ndarray:
-    """(n, Q) scores; the one column of two classes becomes minus and plus its half."""
-    values = np.asarray(values, dtype=np.float64)
-    if values.ndim == 1:
-        values = values[:, None]
-    if values.shape[1] == 1:
-        return np.concatenate([-0.5 * values, 0.5 * values], axis=1)
-    return values
 
 
 def class_scores(model: Any, X: Any) -> np.ndarray:
@@ -219,10 +209,10 @@ def labelled(model: Any, X: Any, y: Any, X_name: str = "X", y_name: str = "y") -
 
 
 def margin_target(model: Any) -> float | None:
-    """The margin f_y - max f_r below which an example pays for sure; None where there is none.
+    """The margin f_y - max f_r below which every example has a loss; None where there is none.
 
-    Relative margins ask for K2.  Absolute ones ask rivals for -K2, which with scores of sum zero
-    gives the own class (Q - 1) K2 at least: a margin of Q K2, or K2 plus the own target.
+    Relative margins require K2.  Absolute ones require -K2 of rivals, so that with scores of sum
+    zero the own class has (Q - 1) K2 at least: a margin of Q K2, or K2 plus the own target.
     """
     last = dissect(model).last
     if not isinstance(last, LargeMarginClassifier) or hasattr(last, "eta_"):
@@ -287,7 +277,7 @@ def feature_names(parts: Parts, names: list[str], width: int) -> list[str]:
             current = step.get_feature_names_out(current)
         except (AttributeError, ValueError, TypeError):
             try:
-                # a step that saw other names in training insists on those
+                # a step that was fitted with other names refuses these
                 current = step.get_feature_names_out()
             except (AttributeError, ValueError, TypeError):
                 break

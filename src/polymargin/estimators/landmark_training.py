@@ -32,23 +32,24 @@ __all__ = ["LandmarkSpan", "check_landmarks", "count_landmarks", "refuse_landmar
 _MOST_AUTOMATIC = 2000
 """Landmarks of "auto" at most: beyond it their own products cost more than those of the data."""
 _SHARE_OF_TIME = 0.5
-"""Part of ``max_time`` after which the landmarks found so far must do: solving needs time."""
+"""Part of ``max_time`` for the choice of landmarks; the rest is for solving."""
 _SHARE_OF_WORK = 0.1
-"""Part of the work of the features that the lower bound of the exact kernel may cost on top."""
+"""Work of the lower bound of the exact kernel, at most, as a part of the work of the features."""
 _ALWAYS = 2000
 """Patterns with dual weight up to which that bound is always computed (well below a second)."""
 _COMPARED_ROWS = 512
 _GUIDED = 100
-"""Landmarks from which on a first machine on a quarter of them guides the choice of the others."""
+"""From so many landmarks on, the dual weights of a machine on the first quarter guide the choice of
+the others."""
 _GUIDE_TOL, _GUIDE_PASSES = 0.1, 50
-"""Relative gap and passes of that machine: it only has to tell which rows are near the border."""
+"""Relative gap and passes of that machine: it only has to show which rows are near the border."""
 _WITHOUT_WEIGHT, _WITH_WEIGHT = 1e-3, 0.05
 """Factors of the probabilities of rows without dual weight, and of rows with next to none; at full
-weight the factor is about 1.  Rows without weight stay possible, for where the machine is wrong."""
+weight the factor is about 1.  Rows without weight stay possible, since that machine is rough."""
 
 
 def check_landmarks(landmarks: Any, kernel: Any, is_tuned: bool) -> None:
-    """Refuse a bad number, and what landmarks are not made for."""
+    """Refuse a bad number, and kernels and options that landmarks do not support."""
     if landmarks is None:
         return
     is_number = isinstance(landmarks, numbers.Real) and not isinstance(landmarks, bool)
@@ -89,7 +90,7 @@ def refuse_landmarks(estimator: Any, what: str) -> None:
 
 
 def count_landmarks(landmarks: Any, n: int, itemsize: int, cache_mb: float) -> int:
-    """The number of landmarks that is meant; features that do not fit are refused."""
+    """The number of landmarks; refused where their features would not fit into memory."""
     most = max(int(1e6 * cache_mb / (itemsize * n)), 1)
     if isinstance(landmarks, str):
         wanted = int(np.clip(round(10.0 * np.sqrt(n)), 100, _MOST_AUTOMATIC))
@@ -135,7 +136,7 @@ class LandmarkSpan:
         return int(seed[0] if isinstance(seed, list | tuple) else seed)
 
     def _guide(self, features: np.ndarray) -> np.ndarray | None:
-        """Rows by their dual weight in the machine of the landmarks so far."""
+        """Factors of the probabilities of rows, by dual weights of a machine so far."""
         exact = self.exact
         kernel = Kernel("linear", offset=exact.kernel.offset)
         units = Units(exact.changed(X=features, kernel=kernel, kernel_psd=True))
@@ -182,7 +183,7 @@ class LandmarkSpan:
         return KernelModel(kernel, rows, basis, np.zeros(m)).scores(X)
 
     def bounds(self, model: Any, solution: Solution) -> ExactKernelBounds:
-        """What the fit proves about the exact kernel."""
+        """Bounds of the machine of the exact kernel."""
         rest = float((self.found.rest / np.maximum(self._own(), 1e-300)).mean())
         dual = self._dual(solution.point)
         primal = float(solution.judgement.certificate.primal)
@@ -203,7 +204,7 @@ class LandmarkSpan:
             return None
 
     def _rounding(self, model: Any, judgement: Judgement) -> float:
-        """Scores of the stored expansion beside those of the features, on evenly spaced rows."""
+        """Largest difference of scores by the stored expansion and by features, on some rows."""
         if judgement.W is None:
             return 0.0
         n = self.exact.n_patterns

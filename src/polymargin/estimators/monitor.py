@@ -1,4 +1,4 @@
-"""FitMonitor: anything a user wants to know of the model while it is trained."""
+"""FitMonitor: a function of the model, evaluated at every check of a fit."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class FitMonitor:
         self.spent = self.began = 0.0
 
     def setup(self, estimator: Any, context: Any) -> None:
-        """A fit begins: nothing was evaluated yet."""
+        """Called as a fit begins: clear the records."""
         self.records = []
         self.spent = 0.0
 
@@ -62,7 +62,7 @@ class FitMonitor:
         """The fit ended."""
 
     def on_fit_task_begin(self, estimator: Any, context: Any) -> None:
-        """A check begins: so does the making of its model."""
+        """Called as a check begins, before its model is made: note the time."""
         self.began = time.perf_counter()
 
     def on_fit_task_end(

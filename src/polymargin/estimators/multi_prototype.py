@@ -1,29 +1,23 @@
 """MultiPrototypeSVC: several linear prototypes per class, trained with one margin objective.
 
-fit: check parameters -> validate -> counts and first assignment -> prototype_training (metric,
-alternation, attributes).
+fit: check parameters (prototype_parameters) -> validate -> counts and first assignment ->
+prototype_training (metric, alternation, attributes).
 """
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from polymargin.compiled.threads import single_threaded_libraries
 from polymargin.datasets.row_store import RowStore
-from polymargin.estimators.base import Prepared
 from polymargin.estimators.callbacks import with_callbacks
-from polymargin.estimators.class_growth import add_classes
-from polymargin.estimators.prototype_stages import StagedTrainer
+from polymargin.estimators.partial_fit import PartialFit
 from polymargin.estimators.trained_in_parts import TrainedInParts
-from polymargin.exceptions import shown
-from polymargin.problem.annealing import Annealing, Schedule, find_annealing
-from polymargin.problem.encoding import encode_known, weights_times
+from polymargin.problem.annealing import Annealing
 from polymargin.problem.first_assignment import (
     count_distinct,
     count_prototypes,
@@ -31,22 +25,12 @@ from polymargin.problem.first_assignment import (
     row_keys,
 )
 from polymargin.problem.machines import MACHINES
-from polymargin.solvers.metric_learning import METRICS
 from polymargin.solvers.smo.pattern_smo import PatternSMO
 
 __all__ = ["MultiPrototypeSVC"]
 
-_ASSIGNMENTS = ("static", "greedy", "annealed")
 
-
-def _has_linear_kernel(estimator: Any) -> bool:
-    """``partial_fit`` keeps prototypes, which only the linear kernel has."""
-    if isinstance(estimator.kernel, str) and estimator.kernel == "linear":
-        return True
-    raise AttributeError("partial_fit needs kernel='linear'; use fit for other kernels.")
-
-
-class MultiPrototypeSVC(TrainedInParts, StagedTrainer):
+class MultiPrototypeSVC(TrainedInParts, PartialFit):
     r"""Multi-prototype support vector machine: a few linear prototypes per class.
 
     Minimises, over prototypes :math:`M_r` (several per class) and an assignment :math:`a_i` of
@@ -178,7 +162,7 @@ class MultiPrototypeSVC(TrainedInParts, StagedTrainer):
         E of this model with the best assignment.
     metric_ : ndarray of shape (n_features, n_features)
         A of ``metric="learned"``; ``energy_`` and ``certificate_`` are those of the problem in the
-        metric, ``prototypes_`` act on features as always.
+        metric; ``prototypes_`` are coefficients of the features themselves, as always.
     stationary_ : bool
         Whether no reassignment of an example lowers its slack by more than ``2 * tol``.
     support_, support_vectors_, dual_coef_
@@ -228,9 +212,10 @@ class MultiPrototypeSVC(TrainedInParts, StagedTrainer):
 
     The metric is ``A = s (.9 W'W / ||W||^2 + .1 I / d)``, W the prototypes of an assignment (its
     static problem without a metric, solved to ten times ``tol``), s such that W costs as much as
-    before, so that C keeps its meaning.  The first assignment teaches a first metric; annealing
-    begins in it, and at a temperature of .15 C the assignment reached teaches the one that stays.
-    ``history_`` begins there.  ``partial_fit`` learns it from the first batch and keeps it.
+    before, so that C keeps its meaning.  A first metric is learned from the first assignment;
+    annealing begins in it, and at a temperature of .15 C the final metric is learned from the
+    assignment reached.  ``history_`` begins there.  ``partial_fit`` learns it from the first batch
+    and keeps it.
 
     References
     ----------
@@ -389,86 +374,9 @@ class MultiPrototypeSVC(TrainedInParts, StagedTrainer):
             model.set_params(init="auto")
         return model.set_params(n_prototypes=np.minimum(counts, present))
 
-    def _check_parameters(self) -> Schedule | None:
-        """Refuse what cannot be; the schedule of the annealing, None without."""
-        self._check_common()
-        self._check_kernel_list()
-        if self.assignment not in _ASSIGNMENTS:
-            raise ValueError(
-                f"assignment must be one of {_ASSIGNMENTS}, got {shown(self.assignment)}."
-            )
-        self._check_solver()
-        self._check_metric()
-        restarts = self.n_restarts
-        if not isinstance(restarts, numbers.Integral) or restarts < 1:
-            raise ValueError(f"n_restarts must be an integer >= 1, got {shown(restarts)}.")
-        schedule = find_annealing(self.annealing).schedule(float(self.C))
-        if np.isinf(self.C) and self.assignment != "static":
-            raise ValueError(
-                "C=np.inf (hard margin) needs assignment='static': assignments are compared by "
-                "their slacks, which a hard margin does not have; use a large finite C."
-            )
-        return schedule if self.assignment == "annealed" else None
-
-    def _check_costs(self) -> None:
-        """Refuse stages that know no costs."""
-        if self.cost_matrix is None:
-            return
-        for name in ("fit_into", "finish", "teacher"):
-            if getattr(self, name) is not None:
-                raise ValueError(
-                    f"cost_matrix cannot be combined with {name}=, whose loss counts every mistake "
-                    "the same; leave one of them out."
-                )
-
-    def _check_solver(self) -> None:
-        if isinstance(self.solver, PatternSMO):
-            self.solver.check(bool(np.isinf(self.C)))
-            if self.metric != "euclidean":
-                raise ValueError(
-                    "solver: a PatternSMO needs metric='euclidean'; a metric is learned from "
-                    "prototypes of the other solvers."
-                )
-        elif not isinstance(self.solver, str) or self.solver != "auto":
-            raise ValueError(f"solver must be 'auto' or a PatternSMO, got {shown(self.solver)}.")
-
-    def _check_kernel_list(self) -> None:
-        """Refuse what a list of kernels, one per prototype of a class, does not know."""
-        if not self._has_kernel_list:
-            return
-        for name, plain in (("solver", "auto"), ("cost_matrix", None), ("metric", "euclidean")):
-            value = getattr(self, name)
-            if not (value is plain or (isinstance(value, str) and value == plain)):
-                raise ValueError(f"kernel: a list of kernels needs {name}={plain!r}.")
-        if np.isinf(self.C):
-            raise ValueError("kernel: a list of kernels needs a finite C.")
-
-    def _check_metric(self) -> None:
-        if not isinstance(self.metric, str) or self.metric not in METRICS:
-            raise ValueError(f"metric must be one of {METRICS}, got {shown(self.metric)}.")
-        if self.metric == "learned" and self.kernel != "linear":
-            raise ValueError(
-                "metric='learned' needs kernel='linear': it is made of explicit prototypes; use "
-                "metric='euclidean'."
-            )
-
-    def _kept_init(self, ready: Prepared) -> Any:
-        """An assignment per example loses the examples without weight; "paper" starts at random."""
-        if isinstance(self.init, str) and self.init == "auto" and self.assignment == "annealed":
-            is_published = find_annealing(self.annealing).restoration == "zeroing"
-            return "random" if is_published else "auto"
-        if isinstance(self.init, str) or np.ndim(self.init) != 1:
-            return self.init
-        given = np.asarray(self.init)
-        if len(given) != ready.X.shape[0]:
-            raise ValueError(
-                f"init has {len(given)} prototype numbers for {ready.X.shape[0]} examples."
-            )
-        return given[ready.kept]
-
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
-        state.pop("_training", None)  # the training data stay behind
+        state.pop("_training", None)  # no training data in files and pickles
         return state
 
     # -- more training -----------------------------------------------------------------------
@@ -509,87 +417,4 @@ class MultiPrototypeSVC(TrainedInParts, StagedTrainer):
         self._train(
             problem, ready, None, lambda restart: own, self._seed(), None, self._known_metric()
         )
-        return self
-
-    @available_if(_has_linear_kernel)
-    def partial_fit(
-        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
-    ) -> MultiPrototypeSVC:
-        """Go on from the current prototypes with new examples (linear kernel).
-
-        Minimises ``1/2 sum_r ||M_r - M_r(old)||^2`` plus the losses of the new examples, from the
-        assignment that the old prototypes give them, by greedy rounds: a step that stays close to
-        what was learnt.  The first call starts from M = 0, which is an ordinary greedy fit.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-        classes : array-like or None
-            All labels that will come; needed in the first call where y lacks some.  In a later
-            call further labels may be added: their prototypes begin at 0.
-        sample_weight : array-like of shape (n_samples,) or None
-
-        Returns
-        -------
-        self
-            ``energy_``, ``certificate_``, ``support_`` and ``assignment_`` belong to the step.
-        """
-        self._check_parameters()
-        if np.isinf(self.C):
-            raise ValueError("partial_fit needs a finite C: new examples may contradict old ones.")
-        if isinstance(self.solver, PatternSMO):
-            raise ValueError(
-                "partial_fit needs solver='auto': it goes on from prototypes, which a PatternSMO "
-                "does not keep."
-            )
-        is_first = not hasattr(self, "prototypes_")
-        is_new = np.zeros(1, dtype=bool)
-        X, y = self._validate(X, y, reset=is_first)
-        if is_first:
-            known = np.unique(y if classes is None else classes)
-        else:
-            known = self.classes_
-            if classes is not None and not np.array_equal(np.unique(classes), known):
-                if not np.isin(known, classes).all():
-                    raise ValueError(
-                        f"classes lack some of the first call: {known.tolist()}; name these and "
-                        "the new ones, or leave it out."
-                    )
-                known = np.unique(classes)
-        kept, label, weighted = encode_known(y, sample_weight, self.class_weight, known)
-        data = X if len(kept) == X.shape[0] else X[kept]
-        kernel = self._make_kernel(MACHINES["cs"], data, None)
-        cap = weights_times(float(self.C), weighted)
-        ready = Prepared(X, y, kept, known, label, cap, kernel, data)
-        seed = self._seed()
-        self._forget_stages()
-        if not is_first and len(known) > len(self.classes_):
-            is_new = add_classes(self, known)
-        if is_first:
-            counts = count_prototypes(self.n_prototypes, known, None)
-            prototype_class = np.repeat(np.arange(len(counts)), counts)
-            with single_threaded_libraries():
-                own = initial_assignment(
-                    self._kept_init(ready), data, label, weighted, counts, [seed, 0]
-                )
-            centre = (np.zeros((len(prototype_class), X.shape[1])), np.zeros(len(prototype_class)))
-        else:
-            prototype_class = self._prototype_class
-            scores = self._prototype_scores(data)
-            scores[prototype_class[None, :] != label[:, None]] = -np.inf
-            own = scores.argmax(axis=1)
-            if is_new.any():
-                with single_threaded_libraries():
-                    first = initial_assignment(
-                        "auto", data, label, weighted, np.bincount(prototype_class), [seed, 0]
-                    )
-                own = np.where(is_new[label], first, own)
-            unit = np.sqrt(kernel.offset)
-            constant = self.intercept_ / unit if unit > 0.0 else np.zeros(len(prototype_class))
-            centre = (self.prototypes_, constant)
-        problem = self._problem(MACHINES["cs"], ready, own, prototype_class, centre=centre)
-        self._forget_calibration()
-        self._train(problem, ready, None, lambda restart: own, seed, None, self._known_metric())
-        del self._training
         return self

@@ -34,7 +34,7 @@ _REHEAT = 0.2  # initial temperature of a warm start, as a share of the cold one
 
 
 class Cell(NamedTuple):
-    """What came out of one fit of the search."""
+    """The figures of one fit of the search."""
 
     error: float
     seconds: float
@@ -128,7 +128,7 @@ class MultiPrototypeSVCCV(PrototypeClassifier):
 
     @property
     def kernel(self) -> Any:
-        """The kernel of the estimator, which decides what input is accepted."""
+        """The kernel of the estimator, by which input is checked."""
         return self._template.kernel
 
     # -- fit ---------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ class MultiPrototypeSVCCV(PrototypeClassifier):
             raise ValueError("cv: every training part has a single class; use other folds.")
         self._choose(search.results())
         if clock.interrupted and search.best is not None:
-            # a model of a part of the data is better than none
+            # keep a model of a part of the data where there is no other
             _, count, level, model = search.best
             self.n_prototypes_, self.C_ = counts[count], Cs[level]
             self.best_index_ = count * len(Cs) + level
@@ -250,7 +250,7 @@ class MultiPrototypeSVCCV(PrototypeClassifier):
         self.C_ = float(results["C"][self.best_index_])
 
     def _adopt(self, model: MultiPrototypeSVC) -> None:
-        """The fitted state of the final model becomes that of this object."""
+        """Copy the fitted attributes of the final model."""
         self.best_estimator_ = model
         self._forget_calibration()
         mine = ("n_features_in_", "feature_names_in_", "_training")
@@ -313,7 +313,7 @@ class PrototypeSearch:
         see: Callable[[int, MultiPrototypeSVC, float], bool],
         max_time: float | None = None,
     ) -> MultiPrototypeSVC:
-        """Fits of growing C, on a path each from the assignment before; ``see`` may end them."""
+        """Fits of growing C, each from the assignment of the one before; ``see`` may end them."""
         before: MultiPrototypeSVC | None = None
         started = time.perf_counter()
         for level, C in enumerate(levels):
@@ -421,5 +421,5 @@ def _mean(wrong: np.ndarray, weight: np.ndarray | None) -> float:
 
 
 def _filled(model: MultiPrototypeSVC) -> np.ndarray:
-    """The assignment of a model; examples without weight get any prototype, they do not count."""
+    """The assignment of a model; examples without weight, which do not count, get any prototype."""
     return np.maximum(model.assignment_, 0)

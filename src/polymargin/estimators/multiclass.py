@@ -11,10 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from polymargin.certificate.certificate import Judgement
-from polymargin.certificate.intercepts import pair_margins
 from polymargin.compiled.threads import single_threaded_libraries
 from polymargin.datasets.row_store import RowStore
 from polymargin.estimators.base import Prepared
@@ -27,6 +25,7 @@ from polymargin.estimators.fitted import (
     warn_of_outcome,
 )
 from polymargin.estimators.landmark_training import LandmarkSpan, check_landmarks
+from polymargin.estimators.slacks_and_margins import SlacksAndMargins
 from polymargin.estimators.trained_in_parts import TrainedInParts
 from polymargin.estimators.tuned_parameters import TunedClassifier
 from polymargin.estimators.units import Units
@@ -49,7 +48,7 @@ __all__ = ["MulticlassSVC"]
 KernelParameter = str | Callable[..., Any] | Mapping[str, Any] | Sequence[tuple[str, Any, float]]
 
 
-class MulticlassSVC(TrainedInParts, TunedClassifier):
+class MulticlassSVC(TrainedInParts, SlacksAndMargins, TunedClassifier):
     r"""All-in-one multi-class support vector machine with a certified duality gap.
 
     The Crammer-Singer machine ("cs") minimises, over one prototype :math:`M_r` per class,
@@ -465,83 +464,6 @@ class MulticlassSVC(TrainedInParts, TunedClassifier):
             return found
 
         return attributes
-
-    # -- slacks and margins ------------------------------------------------------------------
-
-    def _labelled_scores(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
-        """(n, n_classes) scores of sum zero, or with their differences right, and class numbers."""
-        X = self._check_input(X)
-        label = self._class_numbers(X, y)
-        scores = self._class_scores(X)
-        if scores.shape[1] == 1:
-            scores = np.concatenate([-0.5 * scores, 0.5 * scores], axis=1)
-        return scores, label
-
-    def slacks(self, X: Any, y: Any) -> np.ndarray:
-        r"""What every example lacks to the margins that the machine asks for.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes), or (n_samples,) where a pattern has one slack
-            :math:`\xi_{ik}`; machines without a constraint for the own class have zeros there.
-            Those of "msvm2" are the cheapest ones and may be negative.
-        """
-        check_is_fitted(self)
-        scores, own = self._labelled_scores(X, y)
-        return find_machine(self.machine).slacks(self._raised_scores(scores, own), own)
-
-    def margins(self, X: Any, y: Any) -> np.ndarray:
-        r"""Geometrical margins between classes (9.1), for examples that are classified correctly.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-
-        Returns
-        -------
-        ndarray of shape (n_classes, n_classes)
-            Entry (k, l) is the smallest :math:`|h_k - h_l|` over the examples of classes k and l,
-            divided by :math:`\|w_k - w_l\|` in the feature space (a penalised intercept's
-            constant not counted); infinite on the diagonal and where there is no example.
-        """
-        check_is_fitted(self)
-        scores, own = self._labelled_scores(X, y)
-        rows = np.arange(len(own))
-        rivals = scores.copy()
-        rivals[rows, own] = -np.inf
-        wrong = int((scores[rows, own] <= rivals.max(axis=1)).sum())
-        if wrong:
-            raise ValueError(
-                f"y: {wrong} of {len(own)} examples are not classified correctly, so X and y have "
-                "no geometrical margins under this model; leave them out."
-            )
-        lead = pair_margins(scores, own)
-        return np.asarray(np.minimum(lead, lead.T) / self._prototype_distances())
-
-    def _prototype_distances(self) -> np.ndarray:
-        """||w_k - w_l||, 1 on the diagonal."""
-        if self._kernel.is_linear:
-            two = len(self.classes_) == 2  # coef_ is then the difference of the prototypes
-            W = np.concatenate([0.0 * self.coef_, self.coef_]) if two else self.coef_
-            G = W @ W.T
-        elif self._kernel.name == "precomputed":
-            G = self._prototype_gram
-        else:
-            plain = self._landmark_model()
-            G = self.dual_coef_.T @ (
-                plain.scores(self.support_vectors_, np.float64, 1) - self.intercept_
-            )
-        G = 0.5 * (G + G.T)
-        square = np.diag(G)[:, None] + np.diag(G)[None, :] - G - G.T
-        distance = np.sqrt(np.maximum(square, 0.0))
-        np.fill_diagonal(distance, 1.0)
-        return distance
 
 
 def _prototype_gram(K: Any, support: np.ndarray, T: np.ndarray) -> np.ndarray:

@@ -31,7 +31,7 @@ BITS = {"float32": 32, "int16": 16, "int8": 8, "int4": 4}
 N_LEVELS = 16
 """Values of four bits, one byte each in a table of levels."""
 _UNITS = {"": 1, "b": 1, "kb": 1000, "kib": 1024, "mb": 10**6, "mib": 2**20}
-_CLIPS = np.linspace(0.3, 1.0, 15)  # of the largest weight: where a grid may end
+_CLIPS = np.linspace(0.3, 1.0, 15)  # ends of a grid that are tried, in parts of the largest weight
 _INTERCEPT_LEVELS = 32767
 _LEAST_STEP = float(np.finfo(np.float32).tiny)
 _MULTIPLIERS = 255  # one byte per prototype
@@ -65,7 +65,7 @@ def parse_size(size: int | str, name: str = "fit_into") -> int:
 
 
 def size_words(n_bytes: float) -> str:
-    """Bytes for people: 812 bytes, 7.9 kB."""
+    """Bytes as text: 812 bytes, 7.9 kB."""
     return f"{n_bytes:.0f} bytes" if n_bytes < 1000 else f"{n_bytes / 1000:.4g} kB"
 
 

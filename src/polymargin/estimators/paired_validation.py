@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["is_clearly_better", "validation_folds"]
+__all__ = ["is_clearly_better", "validation_folds", "validation_parts"]
+
+_FOLDS = 3
+_PARTS = 4  # of many rows, of which one validates
 
 
 def is_clearly_better(
@@ -12,8 +15,8 @@ def is_clearly_better(
 ) -> bool:
     """Whether errors fell by ``clearly`` times their noise, the root of the number that changed.
 
-    Rows that both get right, or both wrong, say nothing.  A model that mends f errors and makes w
-    new ones is better by f - w, plus or minus the root of f + w.
+    Rows that both get right, or both wrong, do not count.  A model that corrects f errors and makes
+    w new ones is better by f - w, plus or minus the root of f + w.
 
     Parameters
     ----------
@@ -45,3 +48,10 @@ def validation_folds(label: np.ndarray, n_folds: int, seed: int) -> list[np.ndar
         fold[rows] = (first + np.arange(len(rows))) % n_folds
         start = (first + len(rows)) % n_folds
     return [np.flatnonzero(fold == k) for k in range(n_folds)]
+
+
+def validation_parts(label: np.ndarray, most_folded: int, seed: int) -> list[np.ndarray]:
+    """Validation rows of three folds; of more than ``most_folded`` rows a quarter, once."""
+    if len(label) > most_folded:
+        return validation_folds(label, _PARTS, seed)[:1]
+    return [test for test in validation_folds(label, _FOLDS, seed) if len(test)]

@@ -1,9 +1,9 @@
 """Parameters of prototypes that are "auto": a few fits on parts of the training rows.
 
-A setting stands until another one is clearly better on the same validation rows: C -> more or fewer
-prototypes -> a learned metric -> places of dead prototypes given to classes with larger losses -> C
-once more -> the jitter of a smooth finish.  Few rows are validated in three folds; a challenger
-that is not ahead on the first is not tried on the others.
+The setting is replaced where another one is clearly better on the same validation rows, in this
+order: C -> more or fewer prototypes -> a learned metric -> places of unused prototypes moved to
+classes with larger losses -> C once more -> the jitter of a smooth finish.  Few rows are validated
+in three folds; a setting that is not better on the first fold is not tried on the others.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from polymargin.estimators.finishing import (
     FinishValue,
     finish_errors,
 )
-from polymargin.estimators.paired_validation import is_clearly_better, validation_folds
+from polymargin.estimators.paired_validation import is_clearly_better, validation_parts
 from polymargin.estimators.size_plans import class_counts
 from polymargin.problem.encoding import sample_weights
 from polymargin.problem.kernels import squared_norms
@@ -36,8 +36,7 @@ _START, _FIRST_COST = 5, 10.0  # prototypes per class; C in units of 1 / (mean |
 _COST_STEP = 10.0**0.5
 _LEAST_EXAMPLES = 2  # of a class per prototype
 _MOST_ROWS = 12_000  # of the search
-_FEW_ROWS, _FOLDS = 2_000, 3  # up to so many rows there are so many folds
-_PARTS = 4  # above: one of four parts validates
+_MOST_FOLDED = 2_000  # rows with three folds; with more a quarter of them validates
 _SHARE = 0.6  # of max_time
 
 
@@ -77,7 +76,7 @@ class Choice:
 
 @dataclass(eq=False)
 class _Search:
-    """Data, what was tried, the setting that stands."""
+    """Data, the settings tried, and ``best``, the present setting."""
 
     estimator: Any
     X: Any
@@ -96,15 +95,15 @@ class _Search:
     def clearly(self) -> float:
         return CLEARLY if len(self.folds) > 1 else CLEARLY_ONCE
 
-    def can_pay(self, settings: list[_Setting], folds: range) -> bool:
-        """Whether time and work are left for what is not known yet."""
-        owed = sum(
+    def can_afford(self, settings: list[_Setting], folds: range) -> bool:
+        """Whether the fits still missing for these settings and folds are within time and work."""
+        missing = sum(
             len(self.folds[k][0]) / len(self.y)
             for one in settings
             for k in folds
             if k not in one.wrong
         )
-        return self.work + owed <= MOST_WORK and self.clock.why_end() is None
+        return self.work + missing <= MOST_WORK and self.clock.why_end() is None
 
     def see(self, setting: _Setting, k: int) -> None:
         """Train on a fold and note the errors on its validation rows."""
@@ -129,7 +128,7 @@ class _Search:
         )
         weight = None if self.weight is None else self.weight[train]
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of parts of the rows; the final fit warns itself
+            warnings.simplefilter("ignore")  # the final fit warns of all rows
             model.fit(_part(self.X, train, train, model), self.y[train], sample_weight=weight)
         rows = _part(self.X, test, train, model)
         setting.wrong[k] = np.asarray(model.predict(rows) != self.y[test])
@@ -138,18 +137,18 @@ class _Search:
         self.work += len(train) / len(self.y)
 
     def challenge(self, per_class: int | None = None, **changes: Any) -> bool:
-        """Let another setting try; whether it stands now."""
+        """Compare another setting with the present one; whether it took its place."""
         now = self.best
         per_class = now.per_class if per_class is None else per_class
         other = _Setting(now.parameters | changes, per_class)
-        if not self.can_pay([now, other], range(1)):
+        if not self.can_afford([now, other], range(1)):
             return False
         self.see(other, 0)
         self.tried.append(other)
         if not self.is_better(other, now, range(1), 0.0):
             return False
         every = range(len(self.folds))
-        if not self.can_pay([now, other], every):
+        if not self.can_afford([now, other], every):
             return False
         for k in every:
             self.see(now, k)
@@ -168,7 +167,7 @@ class _Search:
         )
 
     def weights(self, folds: Any) -> np.ndarray | None:
-        """Of the validation rows of some folds."""
+        """Weights of the validation rows of some folds."""
         if self.weight is None:
             return None
         return np.concatenate([self.weight[self.folds[k][1]] for k in folds])
@@ -246,9 +245,7 @@ def _split(
     present, kept = np.unique(label[some], return_inverse=True)
     if len(present) <= label.max() or np.bincount(kept).max() < 2:
         return []
-    is_small = len(some) <= _FEW_ROWS
-    tests = validation_folds(kept, _FOLDS if is_small else _PARTS, seed)
-    tests = [test for test in tests if len(test)] if is_small else tests[:1]
+    tests = validation_parts(kept, _MOST_FOLDED, seed)
     return [(np.delete(some, test), some[test]) for test in tests]
 
 
@@ -256,7 +253,7 @@ def _split(
 
 
 def _start(estimator: Any, is_open: dict[str, bool], X: Any, label: np.ndarray) -> _Setting:
-    """Where the search begins, and what is taken where nothing can be validated."""
+    """The first setting of the search, which is the choice where nothing can be validated."""
     count: Any = estimator.n_prototypes
     parameters = {
         "n_prototypes": _counts(_START, label) if is_open["n_prototypes"] else count,
@@ -272,7 +269,7 @@ def _counts(per_class: int, label: np.ndarray) -> np.ndarray:
 
 
 def _typical(estimator: Any, X: Any) -> float:
-    """Mean of kappa(x, x), by which C is measured."""
+    """Mean of kappa(x, x), the unit of 1 / C."""
     if estimator.kernel == "precomputed":
         return max(float(np.mean(np.diagonal(X))), 1e-300)
     if estimator.kernel != "linear":
@@ -309,7 +306,7 @@ def _try_costs(search: _Search) -> None:
 
 
 def _is_new(search: _Search, C: float) -> bool:
-    """Whether the standing setting has not been tried with this C."""
+    """Whether the present setting has not been tried with this C."""
     wanted = search.best.parameters | {"C": C}
     return not any(
         np.isclose(one.parameters["C"], C)
@@ -335,7 +332,7 @@ def _try_counts(search: _Search) -> None:
 
 
 def _try_places(search: _Search) -> None:
-    """Places of prototypes that win nothing, for classes with larger losses."""
+    """Move places of prototypes that win no example to classes with larger losses."""
     model, (rows, _) = search.best.models[0], search.folds[0]
     owner, alive = model._prototype_class, model.alive_
     Q = len(model.classes_)
@@ -361,7 +358,7 @@ def _try_finishes(search: _Search) -> tuple[FinishValue | None, dict[str, Any]]:
     """The jitter of a finish, None for none; no further machine is trained.
 
     The best of several strengths on the first fold must be clearly better than no finish on all
-    folds that the standing machine has seen.
+    folds that the present machine has seen.
     """
     best = search.best
 

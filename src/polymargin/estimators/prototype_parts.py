@@ -38,14 +38,14 @@ __all__ = [
     "train_prototypes",
 ]
 
-_SAMPLE_ROWS = 5000  # of every class: what k-means sees, as in memory
+_SAMPLE_ROWS = 5000  # of every class for k-means, as many as in memory
 _KMEANS_PASSES = 20
 
 Sample = tuple[Any, np.ndarray]
 
 
 def sample_size(n_parts: int) -> int:
-    """Rows of every class that each part hands to the first assignment."""
+    """Rows of every class that each part contributes to the first assignment."""
     return max(20, -(-_SAMPLE_ROWS // n_parts))
 
 
@@ -150,7 +150,7 @@ def first_centres(
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
     """Centres and offsets of the first assignment (largest ``X centres' + offset``); None: random.
 
-    k-means sees a sample of every class, pooled from all parts.
+    k-means runs on a sample of every class, pooled from all parts.
     """
     init = estimator.init
     if not isinstance(init, str):

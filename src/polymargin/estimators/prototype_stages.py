@@ -1,7 +1,7 @@
 """Stages around one fit of prototypes: parameters left open, a smooth finish, a size in bytes.
 
-``MultiPrototypeSVC.fit`` asks here first.  Each stage works on training rows only and leaves a
-record of what it tried.
+``MultiPrototypeSVC.fit`` runs them where its parameters ask for them.  Each stage uses training
+rows only and stores a record of what it tried.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class StagedTrainer(PrototypeTrainer):
             self.__dict__.pop(name, None)
 
     def _check_stages(self) -> None:
-        """Refuse what the stages cannot do."""
+        """Refuse parameters that the stages do not support."""
         if self.fit_into is not None:
             parse_size(self.fit_into)
         finish = self.finish
@@ -144,7 +144,7 @@ class StagedTrainer(PrototypeTrainer):
     # -- the smooth finish ---------------------------------------------------------------------
 
     def _finish_stage(self, X: Any, y: Any, sample_weight: Any) -> None:
-        """Move the prototypes by the smooth loss; what it did is recorded in ``finish_``."""
+        """Move the prototypes by the smooth loss; ``finish_`` records how."""
         if self.finish is None and self.teacher is None:
             return
         X, y = self._validate(X, y, reset=False)
@@ -183,7 +183,7 @@ class StagedTrainer(PrototypeTrainer):
         return 0.5 * norm + float(self.C) * float(loss)
 
     def _taught(self, X: Any) -> np.ndarray:
-        """Class probabilities of the teacher: its own where it has them, else its labels."""
+        """Class probabilities of the teacher where it has them, else its labels."""
         if not np.array_equal(np.asarray(self.teacher.classes_), self.classes_):
             raise ValueError(
                 f"teacher knows the classes {list(self.teacher.classes_)[:6]}, y has "

@@ -1,4 +1,4 @@
-"""What a fit of prototypes does once the problem is set: metric, restarts, storing the best.
+"""Training of prototypes from a problem: metric, restarts, storing the best.
 
 problem -> learned metric -> alternation (several restarts) -> the model of the lowest energy ->
 attributes -> warnings.
@@ -74,7 +74,7 @@ class PrototypeTrainer(PrototypeClassifier):
         if metric is None and self.metric == "learned":
             with single_threaded_libraries():
                 learned = learn_metric(problem, run, schedule, fit_watchers(self))
-            # the first restart goes on from where learning ended
+            # the first restart continues from the assignment at the end of metric learning
             metric, first_schedule, known = learned.metric, learned.schedule, learned.found
             problem = problem.changed(own=learned.own)
             run = run.part(max_iter=max(1, run.stop.max_iter - learned.passes))
@@ -165,7 +165,7 @@ class PrototypeTrainer(PrototypeClassifier):
 def _one_at_a_time(
     watcher: Callable[[AnyCheck, Snapshot], bool],
 ) -> Callable[[AnyCheck, Snapshot], bool]:
-    """Restarts run in threads; whoever watches hears of one after the other."""
+    """The watcher behind a lock: restarts run in threads, and calls must not overlap."""
     lock = threading.Lock()
 
     def watch(check: AnyCheck, snapshot: Snapshot) -> bool:

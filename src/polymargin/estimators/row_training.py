@@ -46,7 +46,7 @@ def class_mass(estimator: Any, rows: RowStore) -> dict[Any, float]:
 
 
 class RowWatch:
-    """Tells of every visited block, and prints a line per pass where ``verbose`` asks for it."""
+    """Reports every visited block to watchers, and prints a line per pass if ``verbose``."""
 
     def __init__(self, estimator: Any, rows: RowStore, run: Run) -> None:
         self.is_verbose = bool(estimator.verbose)
@@ -56,7 +56,7 @@ class RowWatch:
         self.visits = 0
 
     def __call__(self, one: Round) -> bool:
-        """Whether somebody asks to stop."""
+        """Whether a watcher asks to stop."""
         self.visits += 1
         passes = -(-self.visits // self.n_blocks)
         read = int(self.visits * self.block_bytes)

@@ -78,7 +78,7 @@ class Normalization:
 def split_at_normalizer(
     steps: list[tuple[str, Any]],
 ) -> tuple[Normalization | None, list[tuple[str, Any]]]:
-    """What comes up to a ``Normalizer`` among the steps as one record, and the steps after it."""
+    """The steps up to a ``Normalizer`` as one record, and the steps after it."""
     flat = _flat(steps)
     places = [k for k, (_, step) in enumerate(flat) if type(step) is Normalizer]
     if not places:

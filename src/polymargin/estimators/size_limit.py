@@ -26,24 +26,24 @@ from polymargin.estimators.number_formats import (
     parse_size,
 )
 from polymargin.estimators.paired_validation import is_clearly_better
-from polymargin.estimators.size_plans import Room, SizePlan, class_counts, plans_for
+from polymargin.estimators.size_plans import SizeBudget, SizePlan, class_counts, plans_for
 from polymargin.solvers.smooth_finish import FinishSettings, Parts, Rounding, finish
 
 __all__ = ["CompactFit", "FeatureScale", "SizeSearch", "Trial", "fit_compact", "split_rows"]
 
 _VALIDATION_SHARE, _MOST_VALIDATION = 0.25, 3000
-_MOST_SEARCHED = 6000  # training rows of the search; the final fit has all
-_UNIT_COSTS = (3.0, 30.0)  # C times the mean of ||x||^2 + 1: good values lie around and between
-_ROUGH_TOL = 0.01  # of machines whose weights the finish will move
+_MOST_SEARCHED = 6000  # training rows of the search; the final fit uses all
+_UNIT_COSTS = (3.0, 30.0)  # values of C tried, times the mean of ||x||^2 + 1
+_ROUGH_TOL = 0.01  # tolerance of machines whose weights the finish moves
 _SEARCH_SHARE = 0.6  # of max_time
-_UNEQUAL = 8.0  # ratio of spreads from which on features get factors of their own
-_FAR = 100.0  # distance of a mean from 0, in spreads, from which on features get a shift
+_UNEQUAL = 8.0  # least ratio of spreads with one factor per feature
+_FAR = 100.0  # least distance of a mean from 0, in spreads, with a shift per feature
 # Plans are compared with the first jitter; the others are tried for the best one, None: no finish.
 # Held-out rows of satimage, mean of nine plans: 11.7 % errors with it, 13.0 without jitter.
 _FIRST_JITTER, _JITTERS = 0.2, (None, 0.1, 0.3)
 _LEAST_STEPS, _EPOCHS, _MOST_EPOCHS = 800, 15, 200
 _SHARPNESS = 8.0
-_FINE_BITS = 8  # from here on rounding after training changes next to no label
+_FINE_BITS = 8  # rounding after training to so many bits changes next to no label
 _RATE = 0.05
 # Of the stage whose numbers are rounded: with .03, or with half the epochs, weights that should
 # move to the next of 15 levels do not get there (held-out training rows of LETTER, five per class:
@@ -54,7 +54,7 @@ _ATTEMPTS = 3  # at the last stage, if it ends badly
 
 @dataclass(frozen=True, eq=False)
 class FeatureScale:
-    """Z = (X - mean) * factor, which training sees, and what of it a device must do."""
+    """Z = (X - mean) * factor for training, and which of shift and factor the device applies."""
 
     mean: np.ndarray
     factor: np.ndarray
@@ -96,7 +96,7 @@ class FeatureScale:
 
 @dataclass(frozen=True, eq=False)
 class CompactFit:
-    """What the search gives back.
+    """Result of the search.
 
     ``base`` is the margin machine that the finish began from, ``tried`` the table of the search,
     ``C`` counted in features that were scaled to a spread of 1.
@@ -131,7 +131,7 @@ class SizeSearch:
     weight: np.ndarray | None
     classes: np.ndarray
     scale: FeatureScale
-    room: Room
+    budget: SizeBudget
     seed: int
     deadline: float
     bases: dict[Any, Any] = field(default_factory=dict)
@@ -148,7 +148,7 @@ class SizeSearch:
     # -- margin machines -----------------------------------------------------------------------
 
     def base(self, counts: np.ndarray, rows: np.ndarray, C: float, tol: float = _ROUGH_TOL) -> Any:
-        """A trained margin machine; the same one is trained once."""
+        """A trained margin machine, kept for the same counts, rows and C."""
         key = (tuple(counts.tolist()), len(rows), C)
         if key not in self.bases:
             left = self.deadline - time.perf_counter()
@@ -167,10 +167,10 @@ class SizeSearch:
         return self.bases[key]
 
     def choose_C(self, train: np.ndarray, test: np.ndarray) -> np.ndarray:
-        """C by validation of a few prototypes per class; what each class needs comes back."""
+        """C by validation of a few prototypes per class; returns the need of each class."""
         typical = float((self.Z[train].astype(np.float64) ** 2).sum(axis=1).mean()) + 1.0
         Q = len(self.classes)
-        counts = np.full(Q, min(3, self.room.most // Q))
+        counts = np.full(Q, min(3, self.budget.most // Q))
         best = np.inf
         need: np.ndarray = np.ones(Q)
         for cost in _UNIT_COSTS:
@@ -195,7 +195,7 @@ class SizeSearch:
         W, kept = base.prototypes_.astype(np.float64), None
         if plan.n_kept < self.Z.shape[1]:
             spread = self.Z[rows].std(axis=0)
-            # what a column adds to differences of scores
+            # contribution of a column to differences of scores
             effect = spread * (W - W.mean(axis=0)).std(axis=0)
             kept = np.sort(np.argsort(-effect, kind="stable")[: plan.n_kept])
             W = W[:, kept]
@@ -290,7 +290,7 @@ class SizeSearch:
         return np.asarray((X @ W.T + b).argmax(axis=1))
 
     def without_dead(self, model: CompactModel) -> CompactModel:
-        """Prototypes that win no training row leave; a class keeps at least one."""
+        """Drop prototypes that win no training row; a class keeps at least one."""
         owner = model.prototype_class
         wins = np.bincount(self.winners(model, np.arange(len(self.label))), minlength=len(owner))
         keep = wins > 0
@@ -340,7 +340,7 @@ def fit_compact(
     X = np.asarray(X.toarray() if sp.issparse(X) else X, dtype=np.float64)
     scale = FeatureScale.of(X)
     rarest = int(np.bincount(label).min())
-    room = Room(
+    budget = SizeBudget(
         parse_size(estimator.fit_into),
         X.shape[1],
         len(classes),
@@ -348,11 +348,11 @@ def fit_compact(
         label_bytes(classes),
         rarest,
     )
-    plans = plans_for(room)
+    plans = plans_for(budget)
     started, limit = time.perf_counter(), estimator.max_time
     deadline = np.inf if limit is None else started + _SEARCH_SHARE * float(limit)
     search = SizeSearch(
-        estimator, scale.apply(X), label, weight, classes, scale, room, seed, deadline
+        estimator, scale.apply(X), label, weight, classes, scale, budget, seed, deadline
     )
     train, test = split_rows(label, seed)
     tried: dict[str, list[Any]] = {

@@ -1,4 +1,4 @@
-"""What a size in bytes leaves room for: number formats, prototypes, features, projections."""
+"""Shapes of models that fit into a size: number formats, prototypes, features, projections."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from polymargin.estimators.number_formats import BITS, N_LEVELS, number_bytes, size_words
 
-__all__ = ["Room", "SizePlan", "class_counts", "plans_for"]
+__all__ = ["SizeBudget", "SizePlan", "class_counts", "plans_for"]
 
 _MOST_PER_CLASS = 40  # prototypes: more gain nothing on 15,000 letters, and training takes as long
 _LEAST_EXAMPLES = 4  # of a class per prototype
@@ -17,7 +17,7 @@ _SHARES = (0.5, 0.25)  # of the features that are kept; a fourth only where ther
 _LEAST_TO_SHARE = 16  # features from which on some may be left out
 _PROJECTED = (5, 10, 20)  # prototypes per class behind a projection
 _LEAST_INNER = 3  # inner features of a projection
-_FEWER, _MUCH_FEWER = (5, 12), 0.6  # prototypes per class, and of those that there is room for
+_FEWER, _MUCH_FEWER = (5, 12), 0.6  # prototypes per class, and part of the most that fit
 _NARROW = (
     24,
     16,
@@ -63,7 +63,7 @@ class SizePlan:
         return self.has_own_steps and self.n_prototypes * self.n_kept >= _LEAST_WITH_TABLE
 
     def words(self, n_features: int) -> str:
-        """For people."""
+        """The plan as text."""
         text = f"{self.n_prototypes} prototypes in {self.number_format}"
         if self.n_kept < n_features:
             text += f", {self.n_kept} of {n_features} features"
@@ -71,8 +71,8 @@ class SizePlan:
 
 
 @dataclass(frozen=True)
-class Room:
-    """A size, and what does not depend on the plan.
+class SizeBudget:
+    """The bytes allowed, and the facts that do not depend on the plan.
 
     Attributes
     ----------
@@ -115,12 +115,12 @@ class Room:
 
     @property
     def most(self) -> int:
-        """Prototypes that training can fill."""
+        """The largest number of prototypes that the rows support."""
         per_class = min(_MOST_PER_CLASS, max(1, self.rarest // _LEAST_EXAMPLES))
         return per_class * self.n_classes
 
     def fill(self, number_format: str, kept: int) -> SizePlan | None:
-        """As many prototypes as there is room for; None if not one per class."""
+        """The plan with the most prototypes that fit; None if not one per class fits."""
         for R in range(self.most, self.n_classes - 1, -1):
             plan = SizePlan(number_format, R, kept)
             if self.size(plan) <= self.n_bytes:
@@ -128,7 +128,7 @@ class Room:
         return None
 
     def project(self, number_format: str, R: int, kept: int) -> SizePlan | None:
-        """The widest projection with R prototypes; None where it is no gain."""
+        """The widest projection with R prototypes that fits and saves numbers, or None."""
         for inner in range(min(kept // 2, R) - 1, _LEAST_INNER - 1, -1):
             plan = SizePlan(number_format, R, kept, inner)
             if self.size(plan) <= self.n_bytes:
@@ -136,7 +136,7 @@ class Room:
         return None
 
 
-def plans_for(room: Room) -> list[SizePlan]:
+def plans_for(budget: SizeBudget) -> list[SizePlan]:
     """Shapes worth trying, those most often best first.
 
     Raises
@@ -144,64 +144,64 @@ def plans_for(room: Room) -> list[SizePlan]:
     ValueError
         If nothing fits; the message names the smallest possible size.
     """
-    found = list(dict.fromkeys(_shapes(room))) or _few_features(room)
+    found = list(dict.fromkeys(_shapes(budget))) or _few_features(budget)
     if not found:
         raise ValueError(
-            f"fit_into: {size_words(room.n_bytes)} are too few for {room.n_classes} classes; the "
-            f"smallest possible size is {room.smallest()} bytes (one feature); one prototype per "
-            f"class of all {room.n_features} features needs "
-            f"{room.size(SizePlan('int4', room.n_classes, room.n_features))} bytes."
+            f"fit_into: {size_words(budget.n_bytes)} are too few for {budget.n_classes} classes; "
+            f"the smallest possible size is {budget.smallest()} bytes (one feature); one prototype "
+            f"per class of all {budget.n_features} features needs "
+            f"{budget.size(SizePlan('int4', budget.n_classes, budget.n_features))} bytes."
         )
     return found
 
 
-def _shapes(room: Room) -> Iterator[SizePlan]:
-    yield from _plain(room)
-    if room.n_features >= _WIDE:
-        yield from _projections(room)
+def _shapes(budget: SizeBudget) -> Iterator[SizePlan]:
+    yield from _plain(budget)
+    if budget.n_features >= _WIDE:
+        yield from _projections(budget)
 
 
-def _plain(room: Room) -> Iterator[SizePlan]:
+def _plain(budget: SizeBudget) -> Iterator[SizePlan]:
     """Without a projection.
 
     Finer numbers than int8 only where all prototypes fit: rounding to int8 changes next to no
     label, and int16 halves the number of prototypes.
     """
-    d = room.n_features
+    d = budget.n_features
     for number_format in ("int4", "int8"):
-        plan = room.fill(number_format, d)
-        if plan is not None and (number_format == "int4" or plan.n_prototypes < room.most):
+        plan = budget.fill(number_format, d)
+        if plan is not None and (number_format == "int4" or plan.n_prototypes < budget.most):
             yield plan
-        elif plan is not None:  # room for the finest numbers that fit with all prototypes
-            finer = [room.fill(other, d) for other in BITS if other != "float32"]
-            yield next(one for one in finer if one is not None and one.n_prototypes == room.most)
+        elif plan is not None:  # all prototypes fit: take the finest numbers that do, too
+            finer = [budget.fill(other, d) for other in BITS if other != "float32"]
+            yield next(one for one in finer if one is not None and one.n_prototypes == budget.most)
             break
-    whole = room.fill("int4", d)
+    whole = budget.fill("int4", d)
     if whole is not None:
-        yield from _fewer(room, whole.n_prototypes)
-    if d < _LEAST_TO_SHARE or (whole is not None and whole.n_prototypes >= room.most // 2):
+        yield from _fewer(budget, whole.n_prototypes)
+    if d < _LEAST_TO_SHARE or (whole is not None and whole.n_prototypes >= budget.most // 2):
         return
     for share in _SHARES if d < _WIDE else _SHARES[:1]:
-        plan = room.fill("int4", max(1, int(share * d)))
+        plan = budget.fill("int4", max(1, int(share * d)))
         if plan is not None:
             yield plan
 
 
-def _fewer(room: Room, most: int) -> Iterator[SizePlan]:
-    """Fewer prototypes than there is room for: on small tables more of them only fit noise."""
+def _fewer(budget: SizeBudget, most: int) -> Iterator[SizePlan]:
+    """Fewer prototypes than would fit: on small tables more of them only fit noise."""
     for per_class in _FEWER:
-        R = per_class * room.n_classes
-        plans = (SizePlan(one, R, room.n_features) for one in ("int8", "int4"))
-        plan = next((one for one in plans if room.size(one) <= room.n_bytes), None)
+        R = per_class * budget.n_classes
+        plans = (SizePlan(one, R, budget.n_features) for one in ("int8", "int4"))
+        plan = next((one for one in plans if budget.size(one) <= budget.n_bytes), None)
         if plan is not None and _MUCH_FEWER * most >= R:
             yield plan
 
 
-def _projections(room: Room) -> Iterator[SizePlan]:
-    d = room.n_features
+def _projections(budget: SizeBudget) -> Iterator[SizePlan]:
+    d = budget.n_features
     for per_class in _PROJECTED:
-        R = min(per_class * room.n_classes, room.most)
-        plans = (room.project("int4", R, kept) for kept in (d, d // 2))
+        R = min(per_class * budget.n_classes, budget.most)
+        plans = (budget.project("int4", R, kept) for kept in (d, d // 2))
         plan = next((one for one in plans if one is not None), None)
         if plan is None or plan.n_inner is None:
             continue
@@ -210,10 +210,10 @@ def _projections(room: Room) -> Iterator[SizePlan]:
             yield from (replace(plan, n_inner=k) for k in _NARROW if k < plan.n_inner)
 
 
-def _few_features(room: Room) -> list[SizePlan]:
-    """Where nothing else fits: one prototype per class on as many features as there is room for."""
-    for kept in range(room.n_features, 0, -1):
-        plan = room.fill("int4", kept)
+def _few_features(budget: SizeBudget) -> list[SizePlan]:
+    """Where nothing else fits: one prototype per class on as many features as fit."""
+    for kept in range(budget.n_features, 0, -1):
+        plan = budget.fill("int4", kept)
         if plan is not None:
             return [plan]
     return []

@@ -12,18 +12,18 @@ from scipy.optimize import brentq
 
 __all__ = ["expected_calibration_error", "fit_temperature", "log_loss_of", "log_softmax"]
 
-# Range of 1 / T in units of the typical lead: from "all classes alike" to "always sure".
+# Range of 1 / T in units of the typical lead: from equal probabilities to 0 and 1.
 _FLATTEST, _SHARPEST = 1e-4, 1e6
-# Examples whose label is doubted, in all.  0: scores without an error would ask for
-# infinite certainty, and the first error of new rows costs as much.  1 is too doubtful for small
-# data.  Of 0, .03, .1, .3, 1 and 3 this had the least log loss in nested folds of the training
-# halves of ten sets (``python -m benchmarks doubt``); the test halves took no part.
+# Smoothing: probability mass, in examples, that all rivals share.  With 0, scores without an error
+# lead to T = 0, and the first error on new rows has an infinite loss; 1 is too much for small data.
+# Of 0, .03, .1, .3, 1 and 3 this had the least log loss in nested folds of the training halves of
+# ten sets (``python -m benchmarks doubt``); the test halves took no part.
 _DOUBT = 0.3
 
 
 def log_softmax(scores: np.ndarray, temperature: float) -> np.ndarray:
     """(n, n_classes) logarithms of the probabilities, without overflow."""
-    with np.errstate(over="ignore"):  # minus infinity is the right end of the range
+    with np.errstate(over="ignore"):  # minus infinity is the right limit
         z = (scores - scores.max(axis=1, keepdims=True)) / temperature
     return np.asarray(z - np.log(np.exp(z).sum(axis=1, keepdims=True)))
 
@@ -37,8 +37,8 @@ def fit_temperature(
     """The temperature of the least log loss of given scores.
 
     Targets are smoothed like Platt's: the own class gets 1 - e and the others share e, where e is
-    a third of an example over all of them, so that scores without an error do not ask for infinite
-    certainty.  The loss is convex in 1 / T; its derivative has one zero.
+    a third of an example over all of them, so that T stays above 0 where scores make
+    no error.  The loss is convex in 1 / T; its derivative has one zero.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def fit_temperature(
     z = scores - scores.max(axis=1, keepdims=True)
     typical = float(np.average(-z.mean(axis=1), weights=weight))
     if not typical > 0.0:
-        return 1.0  # equal scores: every temperature says the same
+        return 1.0  # equal scores: every temperature gives the same probabilities
     z = z / typical
     e = doubt / (n + 2.0)
     own = z[np.arange(n), label]

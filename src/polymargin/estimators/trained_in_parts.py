@@ -1,4 +1,4 @@
-"""What models that were trained on parts of the data share: no dual variables, rows on disk."""
+"""Models trained on parts of the data: they have no dual variables and also take rows on disk."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TrainedInParts:
                 f"{type(self).__name__} has no {name}: it was trained on parts of the data, whose "
                 "dual variables stayed with them; prototypes and intercept_ are the whole model."
             )
-        return object.__getattribute__(self, name)  # raises what it raised before
+        return object.__getattribute__(self, name)  # raises the usual AttributeError
 
     def predict(self, X: Any) -> np.ndarray:
         """Label of the largest score; the lowest index among equals.

@@ -34,7 +34,7 @@ class TunedClassifier(LargeMarginClassifier):
     def _tuned_parameters(self) -> tuple[str, ...]:
         """Those of C, gamma and weights that the radius-margin criterion decides."""
         named = [("C", self.C), ("weights", self.kernel_weights)]
-        if self.kernel != "linear":  # which has no gamma, whatever is asked
+        if self.kernel != "linear":  # a linear kernel has no gamma
             named.append(("gamma", self.gamma))
         return tuple(
             name for name, value in named if isinstance(value, str) and value == RADIUS_MARGIN
@@ -70,7 +70,7 @@ class TunedClassifier(LargeMarginClassifier):
             )
 
     def _check_tuning(self, machine: Machine) -> None:
-        """Refuse a criterion that is not known for what is asked."""
+        """Refuse the criterion for machines, intercepts and kernels that it does not cover."""
         self._check_kernel_weights()
         weights = ("kernel_weights", self.kernel_weights)
         named = (("C", self.C), ("gamma", self.gamma), weights)

@@ -1,4 +1,4 @@
-"""A fit in the units of ``problem.scales``: what goes in and comes out in the user's own."""
+"""A fit in the units of ``problem.scales``, with points and solutions in the user's units."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Units:
         return replace(point, V=point.V * self.unit * self.unit)
 
     def watchers(self, watchers: tuple[Watcher, ...]) -> tuple[Watcher, ...]:
-        """Watchers that are told of values and points in the user's units."""
+        """Watchers that receive values and points in the user's units."""
         return watchers if self.unit == 1.0 else tuple(map(self._watcher, watchers))
 
     def left(self, solution: Solution) -> Solution:

@@ -40,7 +40,7 @@ class GraphBuilder:
         self.nodes.append(self.onnx.helper.make_node(op, inputs, [output], **attributes))
 
     def store(self, name: str, tensor: Any) -> None:
-        """Add a constant."""
+        """Add a constant; the converter for skl2onnx overrides this, and needs its name."""
         self.constants.append(tensor)
 
     def node(self, op: str, *inputs: str, output: str | None = None, **attributes: Any) -> str:

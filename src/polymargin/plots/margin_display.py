@@ -14,10 +14,10 @@ from polymargin.estimators.inspection import (
     encode_labels,
     example_margins,
     margin_target,
-    two_columns,
 )
 from polymargin.plots.chart import Bars, Chart, Display, Rule, draw_chart
 from polymargin.plots.style import axes_of
+from polymargin.problem.scoring import two_columns
 
 __all__ = ["MarginDistributionDisplay"]
 

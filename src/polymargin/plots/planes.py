@@ -15,10 +15,9 @@ from polymargin.estimators.inspection import (
     nameless,
     prototypes_of,
     rows_of,
-    two_columns,
 )
 from polymargin.exceptions import shown
-from polymargin.problem.scoring import class_maxima
+from polymargin.problem.scoring import class_maxima, two_columns
 
 __all__ = ["Plane", "find_plane", "holds_numbers"]
 

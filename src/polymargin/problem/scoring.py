@@ -11,7 +11,14 @@ from polymargin.exceptions import NoScoresError
 from polymargin.problem.kernels import Kernel, scaled, squared_norms
 from polymargin.problem.problem import row_blocks, run_blocks
 
-__all__ = ["KernelModel", "PrototypeModel", "check_finite", "class_maxima", "linear_scores"]
+__all__ = [
+    "KernelModel",
+    "PrototypeModel",
+    "check_finite",
+    "class_maxima",
+    "linear_scores",
+    "two_columns",
+]
 
 _BLOCK_BYTES = 4_000_000
 
@@ -44,6 +51,16 @@ def check_finite(scores: np.ndarray) -> np.ndarray:
         row = int(np.flatnonzero(~np.isfinite(scores).all(axis=1))[0])
         raise NoScoresError(f"X: the scores of row {row} overflow; scale the features of X down.")
     return scores
+
+
+def two_columns(values: np.ndarray) -> np.ndarray:
+    """(n, Q) scores; the one column of two classes becomes minus and plus its half."""
+    values = np.asarray(values, dtype=np.float64)
+    if values.ndim == 1:
+        values = values[:, None]
+    if values.shape[1] == 1:
+        return np.concatenate([-0.5 * values, 0.5 * values], axis=1)
+    return values
 
 
 def class_maxima(scores: np.ndarray, prototype_class: np.ndarray) -> np.ndarray:

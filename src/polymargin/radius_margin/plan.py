@@ -166,7 +166,8 @@ def make_plan(
         low, high = box[name]
         if np.min(value) >= low and np.max(value) <= high:
             continue
-        if name in (bounds or {}) and _was_given(name, C, gamma):
+        is_given = name != "gamma" or not isinstance(gamma, str)
+        if name in (bounds or {}) and is_given:
             raise ValueError(
                 f"{name}={value} lies outside its box {box[name]}; begin inside or widen bounds."
             )
@@ -183,10 +184,6 @@ def _first_weights(sample: Sample) -> np.ndarray:
     weights = weights_of(sample.terms)
     weights = np.maximum(weights / weights.sum(), _LEAST_FIRST_WEIGHT)
     return np.asarray(weights / weights.sum())
-
-
-def _was_given(name: str, C: float | None, gamma: Any) -> bool:
-    return not isinstance(gamma, str) if name == "gamma" else True
 
 
 def _clipped(value: Any, low: float, high: float) -> Any:

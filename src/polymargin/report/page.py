@@ -189,7 +189,7 @@ def render_report(  # noqa: PLR0913 - as above
         rates=found,
         training=training,
         proof=proof,
-        warnings=proof.warnings + _warnings(parts, examples, per_class, X_train),
+        warnings=proof.warnings + _warnings(examples, per_class, X_train),
         rows=facts.describe(parts, examples.X, X_train, seconds),
         parameters=facts.parameter_rows(parts.last),
         size=bytes_text(measures.model_size(parts)),
@@ -243,29 +243,24 @@ def _image_shape(given: Any, X: Any, names: list[str]) -> tuple[int, int] | None
         raise ValueError(f"image_{error}") from error
 
 
-def _warnings(
-    parts: Parts, examples: Labelled, per_class: list[measures.ClassRow], X_train: Any
-) -> list[str]:
+def _warnings(examples: Labelled, per_class: list[measures.ClassRow], X_train: Any) -> list[str]:
     """What readers should know before they believe the figures."""
     out = []
     strange = int((examples.own < 0).sum())
     if strange:
         names = sorted({facts.short(str(label), 24) for label in examples.y[examples.own < 0]})
-        listed = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
         out.append(
-            f"{strange:,} examples carry labels that the model has never seen ({listed}); every "
-            "prediction for them is wrong."
+            f"{strange:,} examples carry labels that the model has never seen ({_listed(names)}); "
+            "every prediction for them is wrong."
         )
     absent = [row for row in per_class if not row.support]
     if absent:
         names = [facts.short(str(row.label), 24) for row in absent]
-        listed = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
-        out.append(f"No example of {len(absent)} of the classes was measured ({listed}).")
+        out.append(f"No example of {len(absent)} of the classes was measured ({_listed(names)}).")
     silent = [row for row in per_class if row.support and row.recall == 0.0]
     if silent:
         names = [facts.short(str(row.label), 24) for row in silent]
-        listed = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
-        out.append(f"No example of these classes is recognised: {listed}.")
+        out.append(f"No example of these classes is recognised: {_listed(names)}.")
     if len(examples.y) < _FEW_EXAMPLES:
         out.append(
             f"Only {len(examples.y)} examples were measured: the confidence interval is wide."
@@ -273,6 +268,10 @@ def _warnings(
     if X_train is not None and X_train is examples.X:
         out.append("The examples are the training examples: the error of new ones is higher.")
     return out
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
 
 
 def _confusion(record: ConfusionDisplay) -> dict[str, Any]:

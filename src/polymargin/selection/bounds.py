@@ -1,7 +1,7 @@
 """Generalisation bounds of the multi-prototype machine, with what they assume and whether it holds.
 
-Both are theorems of Aiolli and Sperduti (2005).  They are computed as stated in the form that each
-record spells out; where the published form has a slip, the record says which form was taken.
+Both are theorems of Aiolli and Sperduti (2005).  Each record has the formula that was computed in
+``form``; where the published formula has an error, ``form`` is the corrected one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SLACK_TOLERANCE = 1e-9
 
 @dataclass(frozen=True)
 class Assumption:
-    """One thing that a bound rests on.
+    """An assumption of a bound.
 
     Attributes
     ----------
@@ -56,13 +56,13 @@ class Bound:
     ours : float or None
         The same with the sharp constant of (10.2) (``margin_bound`` only).
     terms : mapping from str to float
-        What it is made of.
+        The parts of the formula.
     assumptions : tuple of Assumption
     reference : str
     form : str
         What was computed, in words.
     vacuous : bool
-        Whether it says nothing: the better of the values is 1 or more, or an assumption fails.
+        Whether the better of the values is 1 or more, or an assumption fails.
     sentence : str
         The result in words.
     delta : float
@@ -364,7 +364,7 @@ def _pair_sums(view: PrototypeView) -> tuple[float, float]:
     for a, b in zip(r, s, strict=True):
         mine = np.flatnonzero((own == a) | (own == b))
         if not len(mine):
-            continue  # no example decides at this node
+            continue  # neither prototype wins an example of its class
         smallest = float(np.abs(view.scores[mine, a] - view.scores[mine, b]).min())
         total += float(apart2[a, b]) / smallest**2 if smallest > 0.0 else np.inf
     return float(apart2[r, s].sum()), total
@@ -393,7 +393,7 @@ def _verdict(value: float, delta: float, holds: bool, failed: str) -> tuple[bool
 def _sphere_radius2(model: Any, X: Any) -> float:
     """An upper bound on R^2 of the smallest sphere (8.3), to 1e-8: a sphere of few examples grows.
 
-    The examples farthest from the centre join until none lies outside.
+    The examples farthest from the centre are added until none lies outside.
     """
     data = model._check_input(X)
     kernel: Kernel = model._kernel

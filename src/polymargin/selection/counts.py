@@ -21,6 +21,7 @@ from polymargin.estimators.multi_prototype import MultiPrototypeSVC
 from polymargin.estimators.multiclass import MulticlassSVC
 from polymargin.exceptions import shown
 from polymargin.problem.machines import find_machine
+from polymargin.problem.scoring import two_columns
 from polymargin.radius_margin.lemma_counts import dual_error, lemma_counts
 from polymargin.radius_margin.sphere import smallest_enclosing_sphere
 from polymargin.selection.margins import prototype_view
@@ -72,7 +73,7 @@ class LeaveOneOutCount:
 
     @property
     def is_strict(self) -> bool:
-        """Whether nothing stands in the way of the argument."""
+        """Whether the count is a bound for the exact solution: there are no caveats."""
         return not self.caveats
 
     def __str__(self) -> str:
@@ -171,9 +172,7 @@ def _n_train(model: Any) -> int:
 def _wrong(model: Any, X: Any, y: np.ndarray) -> np.ndarray:
     """Examples whose class does not lead: errors and ties."""
     label = model._class_numbers(X, y)
-    scores = model.decision_function(X)
-    if scores.ndim == 1:
-        scores = np.column_stack([-0.5 * scores, 0.5 * scores])
+    scores = two_columns(model.decision_function(X))
     rows = np.arange(len(label))
     own = scores[rows, label].copy()
     scores[rows, label] = -np.inf
@@ -181,7 +180,7 @@ def _wrong(model: Any, X: Any, y: np.ndarray) -> np.ndarray:
 
 
 def _caveats(model: Any) -> list[str]:
-    """What a refit without an example would change beside the example."""
+    """Why a refit without an example could differ in more than that example."""
     found = []
     uses_gamma = model._kernel.name in ("rbf", "poly", "sigmoid", "sum")
     if uses_gamma and isinstance(model.gamma, str) and model.gamma != "auto":

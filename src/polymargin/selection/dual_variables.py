@@ -1,7 +1,7 @@
 """Dual variables, gradient and margins of Weston-Watkins, Lee-Lin-Wahba and M-SVM^2, to look at.
 
-The machines keep coefficients tau of their prototypes; the papers speak of alpha_ik >= 0, one for
-every example i and rival class k.  With alpha_{i y_i} = 0 the two determine each other.
+The machines store coefficients tau of their prototypes; the papers use alpha_ik >= 0, one for every
+example i and rival class k.  With alpha_{i y_i} = 0 the two determine each other.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class GACV:
     observed : float
         Mean loss of the training examples.
     correction : float
-        What leaving an example out adds to its own loss, to first order, in the mean.
+        Mean increase, to first order, of the loss of an example that is left out.
     form : str
         What was computed, in words.
     reference : str
@@ -60,8 +60,8 @@ _GACV_REFERENCE = (
 def gacv(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> GACV:
     """Generalised approximate cross-validation of a Lee-Lin-Wahba machine.
 
-    A stand-in for the mean left-out loss that costs one fit: what each example's own dual weight
-    contributes to its scores is taken away to first order.
+    Approximates the mean left-out loss with one fit: the contribution of each example's own dual
+    weight to its scores is subtracted to first order.
 
     Parameters
     ----------

@@ -5,18 +5,18 @@ certified gap P - D, and let alpha_i = 0.  Leave example i out: alpha without it
 feasible (caps, signs and balanced columns lose a zero row), its dual value is the same, and (M, b)
 loses the non-negative term C_i loss_i from P.  So the gap of the smaller problem is at most the gap
 of the whole one, and (M, b) *is* the left-out model to the same certified accuracy.  The prototypes
-are unique (P is strongly convex in them), so nothing else could come out of a refit.  The hard
-margin obeys the same argument: the rescaled pair stays feasible.
+are unique (P is strongly convex in them), so nothing else could come out of a refit.  The same
+holds for the hard margin: the rescaled pair stays feasible.
 
 A free intercept need not be unique.  Of all best ones the fit reports the one of least norm, and
 leaving out an example can enlarge the set of best ones, but only if the constraints of that example
 bind there: the nearest point of a convex set to the origin does not change when a constraint that
 is slack at it is dropped.  So with a free intercept a pattern is skipped only if its constraints
-are also met with room to spare, beyond the accuracy of the scores.
+are also met by more than the accuracy of the scores.
 
 How many digits are enough.  ||M - M*||^2 <= 2 (P - D), so the lead of one class over another at x
 is known to 2 sqrt((P - D) kappa(x, x)).  A lead below that is not decided yet: the model is refined
-until it is, and what the finest tolerance cannot tell apart is a tie.
+until it is; a lead that the finest tolerance leaves undecided is a tie.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _SAME = 1e-7  # leads below this share of the scores are ties once no tolerance 
 
 @dataclass(frozen=True)
 class LeaveOneOut:
-    """What leave-one-out found.
+    """Result of leave-one-out.
 
     Attributes
     ----------
@@ -244,7 +244,7 @@ class _Refits:
     worst_gap = 0.0
 
     def predictions(self) -> np.ndarray:
-        """Labels to begin with."""
+        """Labels by the model of all examples, which left-out predictions replace."""
         raise NotImplementedError
 
     def without(self, i: int) -> _LeftOut | None:
@@ -336,7 +336,7 @@ class _WarmRefits(_Refits):
         return _LeftOut(self.classes[int(scores.argmax())], scores, tie)
 
     def _is_safe(self, scores: np.ndarray, p: int) -> bool:
-        """Whether the model of all examples is the one without p, and decides about it."""
+        """Whether the model of all examples is also the one without p, with a clear lead at p."""
         error = self._score_error(self.problem, self.whole, p)
         if not _lead(scores) > error:
             return False
@@ -349,7 +349,7 @@ class _WarmRefits(_Refits):
         return bool(lack.max() < -error)
 
     def _score_error(self, problem: Problem, solution: Solution, p: int) -> float:
-        """How well a lead is known; a free intercept has errors too: four times as much then."""
+        """Bound of the error of a lead; four times as large with a free intercept."""
         gap = solution.judgement.certificate.gap
         diagonal = float(self.problem.diagonal[p])
         if problem.has_free_bias:

@@ -209,7 +209,7 @@ def margin_record(model: Any, X: Any, y: Any) -> MarginRecord:
     margins = view.margins()
     right = margins > 0.0
     geometric, closest = _pairs(distances, view.label, right)
-    slacks, losses = _slacks(model, view, best)
+    slacks, losses = _slacks(model, view)
     return MarginRecord(
         classes=view.classes,
         geometric=geometric,
@@ -241,7 +241,7 @@ def _pairs(
     return np.where(other, smallest.T, smallest), np.where(other, where.T, where)
 
 
-def _slacks(model: Any, view: PrototypeView, best: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _slacks(model: Any, view: PrototypeView) -> tuple[np.ndarray, np.ndarray]:
     if isinstance(model, MulticlassSVC):
         machine = find_machine(model.machine)
         scores = model._raised_scores(view.scores, view.label)
@@ -266,7 +266,7 @@ def _hull_slacks(model: ConvexHullSVC, view: PrototypeView) -> np.ndarray:
     rows = np.arange(len(view.label))
     own = (view.scores - shift)[rows, view.label]
     u = model.weights_
-    if len(u) != len(rows):  # other examples than those of the training have no weights
+    if len(u) != len(rows):  # only training examples have weights
         return np.maximum(0.0, -view.margins())
     slack = np.zeros(len(rows))
     for k in range(len(view.classes)):

@@ -1,4 +1,4 @@
-"""The risk-coverage curve: how wrong the answers are, as a function of how many are given."""
+"""The risk-coverage curve: share of wrong answers as a function of the share of rows answered."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class RiskCoverage:
     """Share of rows answered and share of wrong answers, from most to least certain.
 
     Entry i: the rows whose lead is above ``margin[i]`` are answered, the others rejected
-    (``predict_or_reject(X, margin[i])``).  Rows of equal lead stand and fall together.
+    (``predict_or_reject(X, margin[i])``).  Rows of equal lead are answered together.
 
     Attributes
     ----------

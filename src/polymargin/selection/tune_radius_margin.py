@@ -27,7 +27,7 @@ _WIDTHS = ("rbf", "poly")
 
 @dataclass(frozen=True)
 class RadiusMarginTuning:
-    r"""What ``tune_radius_margin`` found.
+    r"""Result of ``tune_radius_margin``.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class RadiusMarginTuning:
         The bound (28) at these values: a criterion, not an error estimate.
     plateau : float
         Its value far out, where :math:`C \to 0` or :math:`\gamma \to \infty`; a ``value`` near it
-        says that the criterion knows little about these data.
+        means that the criterion hardly depends on the parameters for these data.
     minimum : dict
         ``C, gamma, coef0, value`` of the lowest point of the criterion: the values chosen, unless
         ``refine`` preferred others.
@@ -45,7 +45,7 @@ class RadiusMarginTuning:
         M-SVM² with these values, fitted to all examples.
     trace : dict of equally long arrays
         ``seconds, start, n_examples, C, gamma, coef0, value, slope`` of every evaluation:
-        start 0 is the coarse look, the last start the descent on all examples; ``slope`` is the
+        start 0 is the coarse search, the last start the descent on all examples; ``slope`` is the
         largest derivative of log ``value`` that the box allows to follow.
     refinement : dict of equally long arrays
         ``C, gamma, error`` of the cross-validated settings (infinite where a setting was given up

@@ -14,9 +14,8 @@ Eliminating alpha, z and xi pattern by pattern leaves::
 
     (ridge + sum_i Theta_i (x) x_i x_i') (dw, db) = r ,   Theta_i = N_i' E_i^-1 N_i
 
-with N_i the vectors of pattern i as rows, E_i = diag(e) + c 11' its curvature, and the intercept
-as a constant feature that has no ridge.  E_i is inverted by the formula of Sherman and Morrison:
-with f = 1/e and g = c / (1 + c sum f),  E_i^-1 = diag(f) - g f f'.
+with N_i the vectors of pattern i as rows, E_i its curvature, and the intercept as a constant
+feature that has no ridge; ``normal_matrix`` assembles this sum.
 """
 
 from __future__ import annotations
@@ -30,8 +29,9 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from polymargin.problem.balance import repair
 from polymargin.problem.point import DualPoint
-from polymargin.problem.problem import Problem, row_blocks
+from polymargin.problem.problem import Problem
 from polymargin.solvers.last_digits import CUTS, refine
+from polymargin.solvers.normal_matrix import InverseCurvatures, NormalMatrix
 
 __all__ = ["CentralPath", "features", "follow"]
 
@@ -39,7 +39,6 @@ _ITERATIONS = 120
 _BACK = 0.995  # of the way to the nearest bound: the usual choice of predictor-corrector methods
 _SHORTEST = 1e-9  # step below which rounding, not the problem, stops the path
 _RESIDUAL = 1e-9  # relative residual of the constraints up to which a point counts as exact
-_BLOCK_CELLS = 250_000  # numbers of a block of products: it stays in the cache of the processor
 _OFF = 1e-3  # of the way to the middle between the bounds, where the path starts beside a point
 _CORRECTIONS = 4  # at most, of a direction: each costs a tenth of the factorisation
 _FURTHER = 0.3  # so much longer a step is asked for by a correction
@@ -84,42 +83,6 @@ class _Step(NamedTuple):
     w: np.ndarray
 
 
-class _Inverse(NamedTuple):
-    """E_i^-1 = diag(f) - g f f' of all patterns, with k = 1 - g sum f = 1 / (1 + c sum f).
-
-    At a full cap c is huge and k tiny: formulas in k keep the digits that 1 - g sum f would lose.
-    """
-
-    f: np.ndarray
-    g: np.ndarray
-    k: np.ndarray
-
-    @classmethod
-    def of(cls, f: np.ndarray, c: np.ndarray) -> _Inverse:
-        k = 1.0 / (1.0 + c * f.sum(axis=1, keepdims=True))
-        return cls(f, c * k, k)
-
-    def times(self, x: np.ndarray) -> np.ndarray:
-        """E^-1 x, by differences to the entry of the largest f, which would drown the others."""
-        base = x[np.arange(len(x)), self.f.argmax(axis=1)][:, None]
-        apart = x - base
-        mean = self.g * (self.f * apart).sum(axis=1, keepdims=True)
-        return np.asarray(self.f * (apart - mean + self.k * base))
-
-
-def _sums_of_others(f: np.ndarray) -> np.ndarray:
-    """Of every entry, the sum of the others in its row; no subtraction, so no digits are lost."""
-    found = np.zeros_like(f)
-    found[:, 1:] = np.cumsum(f, axis=1)[:, :-1]
-    found[:, :-1] += np.cumsum(f[:, ::-1], axis=1)[:, ::-1][:, 1:]
-    return found
-
-
-def _products(t: np.ndarray, X: np.ndarray) -> np.ndarray:
-    """(n, R d) rows t_i (x) x_i."""
-    return np.asarray((t[:, :, None] * X[:, None, :]).reshape(len(X), t.shape[1] * X.shape[1]))
-
-
 class CentralPath:
     """One point near the central path; ``advance`` makes a predictor-corrector step.
 
@@ -155,6 +118,7 @@ class CentralPath:
         self.target = problem.raised(target)
         self.has_bias = problem.has_free_bias
         self.X = np.concatenate([X, np.ones((n, 1))], axis=1) if self.has_bias else X
+        self.normal_matrix = NormalMatrix(self.X, own, self.sign, bool(machine.K1))
         self.is_shared = bool(machine.K3)
         self.is_bounded = machine.p == 1 and bool(np.isfinite(cap).all())
         self.ridge = np.zeros((n, 1))
@@ -330,7 +294,7 @@ class CentralPath:
             step, length, wanted = other, longer, asked
         return step
 
-    def _curvatures(self) -> _Inverse:
+    def _curvatures(self) -> InverseCurvatures:
         """The inverses of the curvatures E_i."""
         R = self.there.shape[1]
         bend = self.z / np.where(self.there, self.alpha, 1.0) + self.ridge
@@ -339,77 +303,14 @@ class CentralPath:
             rank_one = rank_one + self.xi / self.room()
         elif self.is_bounded:
             bend = bend + self.xi / self.room()
-        return _Inverse.of(np.where(self.there, 1.0 / bend, 0.0), rank_one)
-
-    def _normal_matrix(self, E: _Inverse) -> np.ndarray:
-        """(R, d, R, d) sum_i Theta_i (x) x_i x_i'.
-
-        Theta_i is a diagonal, one row and column, and a matrix of rank one: all but the last are
-        R products of order d, and the last is one product of order R d.
-        """
-        R, d = self.there.shape[1], self.X.shape[1]
-        A = np.zeros((R, d, R, d))
-        diagonal = np.zeros((R, d, d))
-        add = self._add_relative if self.machine.K1 else self._add_absolute
-        for rows in row_blocks(len(self.X), max(64, _BLOCK_CELLS // max(R * d, 1))):
-            add(rows, E, A.reshape(R * d, R * d), diagonal)
-        if self.machine.K1:
-            self._add_own(E, A.reshape(R * d, R * d))
-            every = np.arange(R)
-            A[every, :, every, :] = diagonal
-            return A
-        # t_q = e_q - 1/R for every constraint: the mean of the classes is taken out on both sides
-        for q in range(R):
-            A[q, :, q, :] += diagonal[q]
-            A[q] -= diagonal[q][:, None, :] / R
-            A[:, :, q, :] -= diagonal[q] / R
-        A += diagonal.sum(axis=0)[None, :, None, :] / R**2
-        return A
-
-    def _add_relative(self, rows: slice, E: _Inverse, A: np.ndarray, diagonal: np.ndarray) -> None:
-        """Theta_i[q, r] = -g f_q f_r for rivals, -k f_r in the row of the own class.
-
-        The diagonal, f_q (k + g sum of the other f) and k sum f, is summed apart: as a difference
-        of these numbers it would lose its digits.
-        """
-        X, f, g, k = self.X[rows], E.f[rows], E.g[rows], E.k[rows]
-        is_own = self.is_own[rows]
-        if g.any():
-            Y = _products(np.sqrt(g) * f, X)
-            A -= Y.T @ Y
-        on_diagonal = np.where(
-            is_own, k * f.sum(axis=1, keepdims=True), f * (k + g * _sums_of_others(f))
-        )
-        for q in range(f.shape[1]):
-            diagonal[q] += (X * on_diagonal[:, q, None]).T @ X
-
-    def _add_own(self, E: _Inverse, A: np.ndarray) -> None:
-        """The row and the column of the own class, class by class."""
-        d = self.X.shape[1]
-        for q in range(self.there.shape[1]):
-            mine = np.flatnonzero(self.own == q)
-            for some in row_blocks(len(mine), max(64, _BLOCK_CELLS // max(len(A), 1))):
-                at = mine[some]
-                block = self.X[at].T @ _products(E.k[at] * E.f[at], self.X[at])
-                A[q * d : (q + 1) * d] -= block
-                A[:, q * d : (q + 1) * d] -= block.T
-
-    def _add_absolute(self, rows: slice, E: _Inverse, A: np.ndarray, diagonal: np.ndarray) -> None:
-        """Theta_i = T (diag(f) - g f f') T with T = 1 - 11'/R, signs cancelling in the diagonal."""
-        X, f, g = self.X[rows], E.f[rows], E.g[rows]
-        if g.any():
-            t = f * self.sign[rows]
-            t = _products(t - t.mean(axis=1, keepdims=True), X)
-            A -= t.T @ (np.repeat(g, t.shape[1], axis=1) * t)
-        for q in range(f.shape[1]):
-            diagonal[q] += (X * f[:, q, None]).T @ X
+        return InverseCurvatures.of(np.where(self.there, 1.0 / bend, 0.0), rank_one)
 
     def _factorised(self) -> Callable[[np.ndarray, np.ndarray], _Step]:
         """The factor of the normal matrix, as a function from products wanted to a step."""
         there, d = self.there, self.X.shape[1]
         R = there.shape[1]
         E = self._curvatures()
-        A = self._normal_matrix(E)
+        A = self.normal_matrix.assembled(E)
         ridge = np.ones((R, d))
         if self.has_bias:
             # no ridge on the intercept; its mean is fixed instead

@@ -196,11 +196,11 @@ def _check_classifier(model: Any) -> None:
         if kernel.is_linear:
             _numbers("prototypes_", model.prototypes_, Q, d)
             _numbers("center_", model.center_, d)
-    _check_calibration(model, Q)
+    _check_calibration(model)
     _check_facts(model)
 
 
-def _check_calibration(model: Any, Q: int) -> None:
+def _check_calibration(model: Any) -> None:
     """What probabilities and prediction sets read; fold models are checked like all classifiers."""
     if hasattr(model, "temperature_"):
         right = isinstance(model.temperature_, float) and 0.0 < model.temperature_ < np.inf

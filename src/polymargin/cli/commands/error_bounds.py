@@ -1,4 +1,4 @@
-"""``polymargin bounds``: what theory says of the errors of a model, if it says anything."""
+"""``polymargin bounds``: theoretical bounds on the errors of a model."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _count(one: TrainedMachine) -> list[dict[str, Any]]:
 
 
 def _radius_margin(one: TrainedMachine) -> list[dict[str, Any]]:
-    """Of M-SVM^2 only."""
+    """The radius-margin bounds, of M-SVM^2 only."""
     machine = one.machine
     if getattr(machine, "machine", None) != "msvm2":
         return []
@@ -83,7 +83,7 @@ def _radius_margin(one: TrainedMachine) -> list[dict[str, Any]]:
 
 
 def _generalisation(one: TrainedMachine, delta: float) -> list[dict[str, Any]]:
-    """Of the multi-prototype machine and of Crammer-Singer."""
+    """The bounds of the multi-prototype machine and of Crammer-Singer."""
     from polymargin.estimators.multi_prototype import MultiPrototypeSVC
     from polymargin.selection.bounds import growth_bound, margin_bound
 

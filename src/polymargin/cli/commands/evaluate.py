@@ -120,7 +120,7 @@ def _warn(record: dict[str, Any]) -> None:
 
 
 def evaluation_text(record: dict[str, Any]) -> str:
-    """The same for people."""
+    """The evaluation as text."""
     rows = [
         ["error", f"{100 * record['error']:.2f} %  ({record['errors']} of {record['rows']})"],
         ["balanced accuracy", f"{100 * record['balanced_accuracy']:.2f} %"],

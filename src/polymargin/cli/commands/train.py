@@ -96,7 +96,7 @@ def train(data: str, output: str | None, folds: int | None, as_json: bool, **opt
         found = read(data, reading)
     if loading is not None:
         loading.join()
-        timer.forgive_loading()
+        timer.discount_loading()
     setup.plan = found.plan
     check_classes(found)
     if setup.cost is not None:
@@ -140,7 +140,7 @@ def train(data: str, output: str | None, folds: int | None, as_json: bool, **opt
 
 
 def _take_calibration(options: dict[str, Any]) -> dict[str, Any]:
-    """Parameters of the final fit that make it calibrate itself; searches do without."""
+    """Calibration parameters, which only the final fit gets."""
     wanted = options.pop("probabilities")
     folds = options.pop("calibration_folds")
     found: dict[str, Any] = {"probabilities": "temperature"} if wanted else {}
@@ -151,7 +151,7 @@ def _calibrate(fitted: Any, X: Any, y: Any, calibration: dict[str, Any]) -> None
     """Calibrate the model that AutoSVC chose, on the rows that it was trained on."""
     model = fitted.estimator
     if not calibration or fitted.interrupted or not hasattr(model, "_finish_calibration"):
-        return  # of the objective log_loss AutoSVC itself has probabilities
+        return  # with the objective log_loss AutoSVC itself has probabilities
     model.set_params(**calibration)
     X = fitted.scaler.transform(X) if fitted.X is None else fitted.X
     model._finish_calibration(model._begin_calibration(), X, y, None)
@@ -160,7 +160,7 @@ def _calibrate(fitted: Any, X: Any, y: Any, calibration: dict[str, Any]) -> None
 def _train_auto(
     setup: MachineSetup, found: Any, output: str | None, calibration: dict[str, Any], timer: Timer
 ) -> dict[str, Any]:
-    """Let AutoSVC choose, write its model; what there is to report."""
+    """Let AutoSVC choose and write its model; returns the record."""
     from polymargin.cli.automatic import fit_auto, tried_record
     from polymargin.cli.data_parts import thin
     from polymargin.cli.single_fit import slim

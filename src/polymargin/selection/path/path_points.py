@@ -34,7 +34,7 @@ class Knot:
     reward, ridge : float
         The linear term of D, and sum ||T_i||^2 / weight_i where the loss is quadratic.
     certificate, scale
-        What the judge said of the model ``scale`` times these coefficients.
+        Judgement of the model ``scale`` times these coefficients.
     """
 
     C: float
@@ -63,7 +63,7 @@ class Knot:
         return np.asarray(self.T.sum(axis=0))
 
     def forget_scores(self) -> None:
-        """Every mixture that needs them is made."""
+        """Free the scores once every mixture that needs them is made."""
         self.scores = None
         self.validation_scores = None
         self.known_products.clear()
@@ -217,7 +217,7 @@ def _product(one: Knot, other: Knot) -> float:
 
 
 def _square(knot: Knot) -> float:
-    """Its ridge; only the quadratic loss has one."""
+    """Its ridge term, which only the quadratic loss has."""
     return float(knot.ridge @ (knot.T**2).sum(axis=1)) if knot.ridge.any() else 0.0
 
 
@@ -257,7 +257,7 @@ def _best_pair(left: Knot, right: Knot, C: float, products: Products) -> tuple[f
 
 @dataclass(frozen=True)
 class Values:
-    """What a point is worth: its certificate, errors, and the factor of the model it belongs to."""
+    """Values of a point: certificate, errors, and the factor of the model they belong to."""
 
     certificate: Certificate
     norm2: float

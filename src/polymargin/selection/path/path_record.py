@@ -1,6 +1,6 @@
 """The regularisation path: one machine for many values of C, every point certified.
 
-How the points are found is told in ``path.walk``.
+``path.walk`` describes how the points are found.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["RegularizationPath", "regularization_path"]
 
 
 class RegularizationPath:
-    r"""What ``regularization_path`` found: arrays with one entry per value of C, and models.
+    r"""Result of ``regularization_path``: arrays with one entry per value of C, and models.
 
     Attributes
     ----------

@@ -9,9 +9,9 @@ product with the data.  The exact path is piecewise linear in C (M-SVM^2: smooth
 mixture is often good enough.  Where it is not, it is where the next solve starts.  The quadratic
 loss has no caps; there the best mixture is taken.
 
-The path is therefore divided, not walked: both ends are solved, then a point near the middle, until
-every point has the gap that was asked for.  What a mixture loses over a long interval says how
-short the last intervals will be; the interval is divided into a whole number of these.
+The path is therefore divided: both ends are solved, then a point near the middle, until every point
+has the gap that was asked for.  The loss of a mixture over a long interval predicts the length of
+the last intervals; the interval is divided into a whole number of these.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ from polymargin.solvers.run import Run
 
 __all__ = ["Point", "Shared", "Walk", "bounded_margin_C"]
 
-# Shares of the tolerance, measured on the paths of benchmarks/: of a solve whose mixtures lose
-# much, hardly anything, and of which none is made; what a solve and the loss of its mixtures may
-# sum up to (with kinks the noise of two solves cancels in part; a smooth loss has none); the
-# largest loss that is planned with.
+# Shares of the tolerance, measured on the paths of benchmarks/.  First the gaps of a solve whose
+# mixtures lose much, whose mixtures lose hardly anything, and without mixtures.  Then the largest
+# sum of the gap of a solve and the loss of its mixtures (with kinks the noise of two solves cancels
+# in part; a smooth loss has none), and the largest loss that is planned with.
 _FINE, _COARSE, _ALONE = 0.5, 0.97, 0.98
 _FULL, _FULL_IF_SMOOTH, _LARGEST_LOSS = 1.3, 0.9, 0.5
-# The power of the distance of two solved points with which mixtures lose (measured: 2.3 to 2.9;
-# 4 with a smooth loss).
+# The loss of mixtures grows with this power of the distance of two solved points (measured: 2.3 to
+# 2.9; 4 with a smooth loss).
 _POWER, _POWER_IF_SMOOTH = 2.9, 4.0
 _CURVATURE = 0.008  # typical gap of a mixture half way between C and e C (measured)
-# Factor of C from which on a solution is no good start for another; a cold start costs linear
-# machines a product with all the data.
+# Beyond this factor of C a solution is no good start for another.  Larger for linear machines,
+# whose cold start costs a product with all the data.
 _FAR, _FAR_IF_LINEAR = 3.0, 12.0
-# Ranges that are found: the share of the losses in the objective at the largest C, and the largest
-# C over the smallest (None: from where nearly every example has its full weight).
+# Automatic ranges: the share of the losses in the objective at the largest C, and the largest C
+# over the smallest (None: begin where nearly every example has its full weight).
 _RANGES: dict[str, tuple[float, float | None]] = {"auto": (1.0 / 3.0, 100.0), "wide": (0.05, None)}
 _FULL_WEIGHT = 0.9
 _STEP, _STEPS = 10.0, 4
@@ -67,7 +67,7 @@ _ROUGH_TOL, _SOME_EXAMPLES = 0.03, 500
 
 @dataclass
 class Point:
-    """One value of C: the mixture that is its model, and what it is worth."""
+    """One value of C: the mixture that is its model, and its values."""
 
     C: float
     mixture: Mixture
@@ -219,7 +219,7 @@ class Walk:
         self.full = _FULL_IF_SMOOTH if is_smooth else _FULL
         self.power = _POWER_IF_SMOOTH if is_smooth else _POWER
         self.knots: list[Knot] = []
-        self.rough: list[Knot] = []  # what the search for the range has solved, not well
+        self.rough: list[Knot] = []  # rough solutions of the search for the range
         self.points: dict[float, Point] = {}
         self.ticker: Ticker | None = None
 
@@ -249,7 +249,7 @@ class Walk:
         return [self.points[float(C)] for C in given]
 
     def at(self, C: float, share: float) -> None:
-        """The point of an end of the range."""
+        """Solve the point of an end of the range."""
         if C in self.points:
             return
         known = [*self.knots, *self.rough]
@@ -267,7 +267,7 @@ class Walk:
         return mixture_of(self.shared.problem, nearest, None, C)
 
     def fill(self, left: Knot, right: Knot, given: np.ndarray) -> None:
-        """Every value of C between two solved ones: mixtures, or a solve and two parts."""
+        """Find every value of C between two solved ones: by mixtures, or a solve and two parts."""
         inner = [float(C) for C in given if left.C < C < right.C]
         if not inner:
             return
@@ -282,7 +282,7 @@ class Walk:
             return found[C].values.relative_gap
 
         if look(middle) <= tol or self.path_run.why_end():
-            # the middle is the hardest place as a rule; all others are looked at if it will do
+            # mostly the gap is largest in the middle; compute the others only if it is small there
             worst = max(inner, key=look)
             if look(worst) <= tol or self.path_run.why_end():
                 self.points |= found
@@ -305,7 +305,7 @@ class Walk:
     def best_start(self, point: Point) -> Mixture:
         """The mixture of a point, or the solution of the search for the range if that is nearer.
 
-        Only the first of all solves inside the range can gain by those, so they are forgotten.
+        Only the first solve inside the range can start from those, so they are dropped.
         """
         candidates = [point]
         for knot in self.rough:
@@ -405,7 +405,7 @@ class Walk:
         return steps[min(enough)] if enough else steps[max(found)]
 
     def share_of_losses(self, C: float) -> float:
-        """By a rough solution; it is where the solve begins if C becomes an end of the range."""
+        """Share of the losses by a rough solution, the start of the solve if C becomes an end."""
         share = max(_COARSE, _ROUGH_TOL / self.path_run.stop.tol)
         rough = self.solve(C, self.ray(C) if self.rough else None, share)
         self.rough.append(rough)
@@ -429,7 +429,7 @@ def bounded_margin_C(problem: Problem, weight: np.ndarray) -> float:
     if problem.kernel.is_linear:
         source, some = TrainingScores(problem, np.arange(n), T), np.arange(n)
         scores = np.concatenate([source.block(rows).T for rows in row_blocks(n, 4096)])
-    else:  # a quantile is known well enough from some examples
+    else:  # some examples determine a quantile well enough
         some = np.unique(np.linspace(0, n - 1, min(n, _SOME_EXAMPLES)).astype(int))
         scores = np.concatenate(
             [problem.gram(some[rows], slice(0, n)) @ T for rows in row_blocks(len(some), 128)]
