@@ -23,7 +23,7 @@ from polymargin.problem.point import DualPoint
 from polymargin.problem.problem import Problem, run_blocks
 from polymargin.solvers.costs import Budget, kernel_check_seconds, kernel_pass_seconds
 from polymargin.solvers.driver import Progress
-from polymargin.solvers.kernel_rows import KernelRows
+from polymargin.solvers.kernel_rows import KernelRows, largest_growth
 from polymargin.solvers.linear import stand_in_cap
 from polymargin.solvers.method import Checked, Method
 from polymargin.solvers.precision import row_dtype
@@ -370,7 +370,7 @@ class WorkingSet(Method):
                 return False
         else:
             self.trim()
-            self.grow(self.violating[: max(2 * len(self.ids) // 3, 1000)])
+            self.grow(self.violating[: largest_growth(len(self.ids))])
         self.descend_in_set()
         return True
 

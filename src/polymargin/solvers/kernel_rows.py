@@ -16,11 +16,16 @@ from polymargin.compiled.memory import Pages
 from polymargin.problem.kernels import scaled
 from polymargin.problem.problem import Problem, row_blocks, run_blocks
 
-__all__ = ["KernelRows", "WorkingData"]
+__all__ = ["KernelRows", "WorkingData", "largest_growth"]
 
 _BLOCK = 256
 _PREPARED_ROWS = 1024
 _LONG_ROW = 64  # numbers from which on a kernel value costs more than a transposed copy of it
+
+
+def largest_growth(m: int) -> int:
+    """How many patterns join a set of m patterns at most."""
+    return max(2 * m // 3, 1000)
 
 
 class KernelRows:
@@ -98,8 +103,8 @@ class KernelRows:
             self.rows[places, m:wanted] = self.data.block(self.owner[places], slice(m, wanted))
 
     def _width_for(self, wanted: int) -> int:
-        """Room for so many patterns and some that will join: rows are copied when it is filled."""
-        width = wanted + wanted // 2
+        """Room for so many patterns and those of the next round: copies take time and fresh memory."""
+        width = wanted + largest_growth(wanted)
         if wanted <= self.widest:
             width = min(width, self.widest)  # all rows fit
         return min(self.problem.n_patterns, width)
