@@ -103,7 +103,7 @@ class KernelRows:
             self.rows[places, m:wanted] = self.data.block(self.owner[places], slice(m, wanted))
 
     def _width_for(self, wanted: int) -> int:
-        """Room for so many patterns and those of the next round: copies take time and fresh memory."""
+        """Room for so many patterns and those of the next round: copies take fresh memory."""
         width = wanted + largest_growth(wanted)
         if wanted <= self.widest:
             width = min(width, self.widest)  # all rows fit
