@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_iris, make_circles, make_classification
 from sklearn.metrics import balanced_accuracy_score, log_loss
 from sklearn.model_selection import train_test_split
-from sklearn.preprocessing import normalize
+from sklearn.preprocessing import StandardScaler, normalize
 from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -25,6 +25,7 @@ from polymargin.estimators.auto_losses import (
     objective_weights,
 )
 from polymargin.estimators.auto_splits import plan_stages, stratified_sample
+from polymargin.estimators.scalers import settle_constants
 
 HOURS = 1e4  # seconds of a budget that no busy machine reaches
 LINEAR = {"machines": "linear", "n_candidates": 3, "cv": 3, "budget": HOURS, "random_state": 0}
@@ -724,3 +725,25 @@ def test_what_nobody_validated_is_not_called_close():
         warnings.simplefilter("ignore")
         model = AutoSVC(random_state=0).fit(X, y)
     assert set(model.tried_["verdict"]) == {"not tried: too few rows"}
+
+
+@pytest.mark.parametrize("value", [123456789012345678.0, 7e30, 1e100])
+def test_a_feature_of_one_large_number_changes_nothing(value):
+    rng = np.random.default_rng(0)
+    y = rng.integers(3, size=180)
+    X = rng.normal(size=(180, 5)) + rng.normal(size=(3, 5))[y]
+    constant = np.column_stack([X, np.full(len(X), value)])
+    rules = {"random_state": 0, "n_candidates": 4}
+    plain = AutoSVC(**rules).fit(X, y)
+    model = AutoSVC(**rules).fit(constant, y)
+    np.testing.assert_array_equal(model.predict(constant), plain.predict(X))
+
+
+def test_deviations_far_below_the_mean_are_scaled():
+    """Nanoseconds of one day: scikit-learn takes them for a constant where there are many rows."""
+    rng = np.random.default_rng(0)
+    X = 1.7e18 + 1e8 * rng.normal(size=(300_000, 1))
+    scaler = StandardScaler().fit(X)
+    assert scaler.scale_[0] == 1.0
+    settle_constants(scaler)
+    assert 0.9 < scaler.transform(X).std() < 1.1

@@ -12,6 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length
 
 from polymargin.compiled.memory import rows_of
+from polymargin.estimators.scalers import settle_constants
 from polymargin.problem.encoding import encode
 from polymargin.problem.validation import canonical, validate_named
 
@@ -68,6 +69,7 @@ def _fitted_scaler(X: np.ndarray, weight: np.ndarray | None) -> StandardScaler:
             f"X: feature {k} has values up to {np.abs(X[:, k]).max():.3g}, whose squares overflow; "
             "divide it by a constant first."
         )
+    settle_constants(scaler)
     return scaler
 
 
