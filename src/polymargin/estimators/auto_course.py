@@ -28,7 +28,7 @@ from polymargin.estimators.auto_race import Entry, Race, Rules
 from polymargin.estimators.auto_scaling import choose_scaling
 from polymargin.estimators.auto_splits import plan_stages, search_rows
 from polymargin.estimators.auto_warmup import Warmup, compile_first
-from polymargin.solvers.run import Clock, deferred_interrupt
+from polymargin.solvers.run import Clock, interruptible_search
 
 __all__ = ["Course", "Kept"]
 
@@ -115,7 +115,7 @@ class Course:
         self.held_out = held_out_rows(stages, self.rows, self.ready.groups)
         self._train_linear()
         self.race = self._make_race()
-        with deferred_interrupt(self.race.clock):
+        with interruptible_search(self.race.clock):
             self.race.run(stages, self.candidates)
         if self.linear is not None:
             validate(self.linear, self.race)
@@ -136,7 +136,7 @@ class Course:
         limit = self.auto.max_time
         if limit is not None and limit < _CHOOSING_LIMIT:
             return
-        with deferred_interrupt(self.clock):
+        with interruptible_search(self.clock):
             ready = choose_scaling(self.ready, self.candidates, self._rules(), self.clock)
         if ready is not self.ready:
             self._scale(ready)
