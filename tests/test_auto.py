@@ -25,7 +25,7 @@ from polymargin.estimators.auto_losses import (
     objective_weights,
 )
 from polymargin.estimators.auto_splits import plan_stages, stratified_sample
-from polymargin.estimators.scalers import settle_constants
+from polymargin.problem.constant_features import settle_constants
 
 HOURS = 1e4  # seconds of a budget that no busy machine reaches
 LINEAR = {"machines": "linear", "n_candidates": 3, "cv": 3, "budget": HOURS, "random_state": 0}

@@ -73,7 +73,7 @@ def _sizes_differ(X: Any) -> bool:
 
 def fit_scaler(scaler: Any, X: Any) -> None:
     """Learn the scaling in blocks: no copy of X."""
-    from polymargin.estimators.scalers import settle_constants
+    from polymargin.problem.constant_features import settle_constants
 
     if not hasattr(scaler, "partial_fit"):
         scaler.fit(X)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -23,6 +23,7 @@ from polymargin.estimators.auto_size import fit_small
 from polymargin.estimators.auto_table import format_tried, tried_columns
 from polymargin.estimators.auto_warnings import warn_of_choice
 from polymargin.estimators.inspection import dissect, model_space, nameless, two_columns
+from polymargin.estimators.label_score import LabelScore
 from polymargin.problem.validation import canonical, validate_named
 from polymargin.solvers.run import Clock
 
@@ -36,7 +37,7 @@ def _has_probabilities(estimator: Any) -> bool:
     raise AttributeError("predict_proba needs probabilities='temperature' or objective='log_loss'.")
 
 
-class AutoSVC(ClassifierMixin, BaseEstimator):
+class AutoSVC(LabelScore, BaseEstimator):
     """Large-margin classifier that chooses its machine on the training data.
 
     Linear Crammer-Singer and Weston-Watkins machines, multi-prototype machines of a few sizes and

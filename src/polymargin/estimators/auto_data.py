@@ -12,7 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length
 
 from polymargin.compiled.memory import rows_of
-from polymargin.estimators.scalers import settle_constants
+from polymargin.problem.constant_features import settle_constants
 from polymargin.problem.encoding import encode
 from polymargin.problem.validation import canonical, validate_named
 

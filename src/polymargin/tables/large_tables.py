@@ -27,8 +27,8 @@ from polymargin.datasets.row_sources import (
 from polymargin.datasets.row_store import RowStore, StoreWriter, bytes_of
 from polymargin.datasets.table import Column, column_texts
 from polymargin.datasets.table_pieces import TABLE_KINDS, kind_of, table_pieces
-from polymargin.estimators.scalers import settle_constants
 from polymargin.exceptions import DataFileError
+from polymargin.problem.constant_features import settle_constants
 from polymargin.tables.column_plan import ColumnPlan, plan_columns
 
 __all__ = ["open_rows"]
