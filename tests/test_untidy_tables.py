@@ -406,3 +406,25 @@ def test_a_column_of_one_large_number_changes_nothing(tmp_path, tool, options, w
         tool("train", path, "-o", model, *options, *ignored, "-q")
         error[len(ignored)] = json.loads(tool("evaluate", model, path, "--json", "-q").stdout)
     assert error[0]["error"] == error[2]["error"]
+
+
+@pytest.mark.parametrize("copies", ["xyz", "123"])
+def test_a_column_that_copies_the_label_is_told(tmp_path, tool, copies):
+    rng = np.random.default_rng(0)
+    lines = ["a,kind,label"]
+    lines += [f"{rng.normal():.3f},{copies[k % 3]},{'uvw'[k % 3]}" for k in range(40)]
+    path = write(tmp_path, "\n".join(lines) + "\n")
+    said = tool("train", path, "-m", "CS", "-c", "1", "-o", str(tmp_path / "model")).stderr
+    assert "warning: column 'kind' has one value for each class" in said
+    lines[7] = lines[7].replace(f",{copies[0]},", f",{copies[1]},")
+    path = write(tmp_path, "\n".join(lines) + "\n")
+    said = tool("train", path, "-m", "CS", "-c", "1", "-o", str(tmp_path / "model")).stderr
+    assert "one value for each class" not in said
+
+
+def test_labels_that_differ_in_the_coding_of_accents_are_told(tmp_path, tool):
+    labels = ["caf\u00e9", "cafe\u0301", "bar"]
+    lines = ["a,b,label", *(f"{k % 7},{k % 5},{labels[k % 3]}" for k in range(30))]
+    path = write(tmp_path, "\n".join(lines) + "\n")
+    said = tool("train", path, "-m", "CS", "-c", "1", "-o", str(tmp_path / "model")).stderr
+    assert "which are different classes" in said
