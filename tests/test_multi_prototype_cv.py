@@ -187,3 +187,30 @@ def test_picture(search):
     assert record.n_prototypes[record.chosen] == search.n_prototypes_
     drawn = SizeAccuracyDisplay.from_estimator(search)
     assert drawn.ax_.get_ylabel() == "validation error (%)"
+
+
+HOPELESS = {"C": 1000.0, "tol": 1e-13, "max_iter": 5000, "random_state": 0}
+
+
+def test_a_fit_of_the_search_ends_with_its_time(hard_work, clock):
+    """The first fit of this grid would look at the clock hundreds of times."""
+    clock.restart(look_seconds=0.02)
+    base = MultiPrototypeSVC(**HOPELESS)
+    search = MultiPrototypeSVCCV((2,), [1000.0], max_time=1.0, estimator=base)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        search.fit(hard_work.X[:2000], hard_work.y[:2000])
+    assert clock.now < 2.0
+
+
+@pytest.mark.parametrize("n_jobs", [None, 2])
+def test_ctrl_c_ends_a_fit_of_the_search(hard_work, clock, n_jobs):
+    clock.restart(last=100, end="interrupted")
+    search = MultiPrototypeSVCCV((2,), [1000.0], estimator=MultiPrototypeSVC(**HOPELESS))
+    search.set_params(n_jobs=n_jobs)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        with pytest.raises(KeyboardInterrupt):
+            search.fit(hard_work.X[:2000], hard_work.y[:2000])
+    assert clock.looks < 150
+    assert search.predict(hard_work.X[:3]).shape == (3,)

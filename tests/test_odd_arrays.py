@@ -1,10 +1,13 @@
 """Arrays as users have them: masks, pandas' types, mixed objects, numbers without end."""
 
+from datetime import date
+from decimal import Decimal
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from polymargin import ConvexHullSVC, MulticlassSVC, MultiPrototypeSVC
+from polymargin import AutoSVC, ConvexHullSVC, MulticlassSVC, MultiPrototypeSVC
 
 rng = np.random.default_rng(0)
 Y = np.arange(30) % 3
@@ -96,3 +99,40 @@ def test_numbers_longer_than_floats_in_arrays():
         ConvexHullSVC(eta=HUGE).fit(X, Y)
     with pytest.raises(ValueError, match=r"^C "):
         MultiPrototypeSVC(2, C=HUGE).fit(X, Y)
+
+
+@pytest.mark.parametrize(
+    ("labels", "dtype"),
+    [
+        ([1, 2, 3], np.int64),
+        ([True, False, True], np.bool_),
+        ([np.int8(1), 2, np.int64(3)], np.int64),
+        ([1.0, 2.0, 3], np.float64),
+    ],
+)
+@pytest.mark.parametrize("library", ["numpy", "pandas"])
+def test_numbers_and_truth_values_among_objects_stay_what_they_are(labels, dtype, library):
+    """As pandas keeps a column that once had a missing value."""
+    y = np.array(labels, dtype=object)[Y]
+    if library == "pandas":
+        y = pd.Series(y, dtype=object)
+    for model in (fitted(y=y), AutoSVC(random_state=0, n_candidates=1).fit(X, y)):
+        assert model.classes_.dtype == dtype
+        assert model.classes_.tolist() == sorted(set(labels))
+        assert model.score(X, y) == np.mean(model.predict(X) == np.array(labels)[Y])
+
+
+def test_texts_of_any_length_are_labels():
+    y = NAMES.astype(np.dtypes.StringDType())[Y]
+    model = fitted(y=y)
+    assert model.predict(X).tolist() == fitted(y=NAMES[Y]).predict(X).tolist()
+    assert model.score(X, y) > 0.5
+
+
+@pytest.mark.parametrize("container", [list, np.array, pd.Series])
+@pytest.mark.parametrize("kind", [Decimal, date.fromordinal])
+def test_labels_of_other_types_are_named(kind, container):
+    y = [kind(int(k) + 1) for k in Y]
+    name = type(y[0]).__name__
+    with pytest.raises(ValueError, match=f"y: labels of type {name} are neither text"):
+        fitted(y=container(y))

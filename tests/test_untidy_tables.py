@@ -1,5 +1,7 @@
 """Tables as people have them: exports of spreadsheets, units, codes, names that occur twice."""
 
+import json
+
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -383,3 +385,46 @@ def test_a_parquet_column_without_values_is_left_out(tmp_path, tool):
     said = tool("train", "-m", "CS", "-c", "1", "-o", model, path, "--label", "y").stderr
     assert "no value in any row" in said
     assert len(tool("predict", "-q", model, path).stdout.split()) == 40
+
+
+@pytest.mark.parametrize(
+    "options", [["-m", "CS", "-c", "1"], ["--budget", "100"], ["--memory", "100MB"]]
+)
+@pytest.mark.parametrize("word", [False, True])
+def test_a_column_of_one_large_number_changes_nothing(tmp_path, tool, options, word):
+    rng = np.random.default_rng(0)
+    lines = ["a,b,tenant,kind,label"]
+    for k in range(120):
+        a, b = rng.normal(size=2) + 3 * np.eye(3)[k % 3][:2]
+        lines.append(
+            f"{a:.3f},{b:.3f},123456789012345678,{'uv'[k % 2] if word else 0},{'xyz'[k % 3]}"
+        )
+    path = write(tmp_path, "\n".join(lines) + "\n")
+    error = {}
+    for ignored in ([], ["--ignore", "tenant"]):
+        model = str(tmp_path / f"model{len(ignored)}")
+        tool("train", path, "-o", model, *options, *ignored, "-q")
+        error[len(ignored)] = json.loads(tool("evaluate", model, path, "--json", "-q").stdout)
+    assert error[0]["error"] == error[2]["error"]
+
+
+@pytest.mark.parametrize("copies", ["xyz", "123"])
+def test_a_column_that_copies_the_label_is_told(tmp_path, tool, copies):
+    rng = np.random.default_rng(0)
+    lines = ["a,kind,label"]
+    lines += [f"{rng.normal():.3f},{copies[k % 3]},{'uvw'[k % 3]}" for k in range(40)]
+    path = write(tmp_path, "\n".join(lines) + "\n")
+    said = tool("train", path, "-m", "CS", "-c", "1", "-o", str(tmp_path / "model")).stderr
+    assert "warning: column 'kind' has one value for each class" in said
+    lines[7] = lines[7].replace(f",{copies[0]},", f",{copies[1]},")
+    path = write(tmp_path, "\n".join(lines) + "\n")
+    said = tool("train", path, "-m", "CS", "-c", "1", "-o", str(tmp_path / "model")).stderr
+    assert "one value for each class" not in said
+
+
+def test_labels_that_differ_in_the_coding_of_accents_are_told(tmp_path, tool):
+    labels = ["caf\u00e9", "cafe\u0301", "bar"]
+    lines = ["a,b,label", *(f"{k % 7},{k % 5},{labels[k % 3]}" for k in range(30))]
+    path = write(tmp_path, "\n".join(lines) + "\n")
+    said = tool("train", path, "-m", "CS", "-c", "1", "-o", str(tmp_path / "model")).stderr
+    assert "which are different classes" in said

@@ -18,6 +18,10 @@ from polymargin.exceptions import warn_user
 __all__ = ["auto_error", "fit_auto", "tried_record"]
 
 _PROBED = 1000  # rows whose scaling is timed to predict the time of all
+_SCALINGS = {
+    "clipped": "values far from the median are cut off at 5 deviations, measured by the quartiles",
+    "common": "one unit for all columns, since those that vary more tell more",
+}
 _SHOWN = 12  # lines of the table of what was tried
 
 
@@ -82,6 +86,8 @@ def fit_auto(
             interrupted = True
     seconds = timer.seconds
     auto.max_time = setup.max_time
+    if auto.scaling_ in _SCALINGS:
+        say(f"scaling, by validation: {_SCALINGS[auto.scaling_]} (--scale standard: as usual)")
     if setup.objective == "log_loss":  # the temperature belongs to AutoSVC itself
         return Fitted(auto, scaler, seconds, interrupted, plan=setup.plan, X=X), auto
     model = auto.best_estimator_

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,6 +21,7 @@ _LARGEST = 1e150  # numbers whose squares do not overflow
 _MARKERS = {sign * float(nines) for nines in (99, 999, 9999, 99999, 999999) for sign in (1, -1)}
 _FAR = 1.0  # distance of such a number from the other values, in their spreads
 _SAID = 3  # most warnings of one kind
+_LOOKED_AT_FIRST = 200  # rows that tell nearly all columns from copies of the label
 _FEW_ROWS = 20  # smaller tables may have one example of each class
 
 
@@ -53,6 +55,7 @@ def check_classes(found: Any) -> None:
     _check_sizes(found)
     _warn_of_spellings(found.labels, column)
     _warn_of_markers(found)
+    _warn_of_copies(found)
     if n >= 2 * Q:
         _warn_of_single_rows(found, column)
     else:
@@ -139,11 +142,42 @@ def _is_constant(X: Any) -> bool:
     return all(bool((X[rows] == X[0]).all()) for rows in blocks(X.shape[0]))
 
 
+def _warn_of_copies(found: Any) -> None:
+    """Say that a column has one value for each class: it may be the label under another name."""
+    import numpy as np
+
+    X, codes = found.X, found.codes
+    if codes is None or len(codes) < _FEW_ROWS or not isinstance(X, np.ndarray):
+        return
+    names = found.feature_names
+    copies = [
+        str(k) if names is None else names[k]
+        for k in range(X.shape[1])
+        if _is_copy(X[:_LOOKED_AT_FIRST, k], codes) and _is_copy(X[:, k], codes)
+    ]
+    for name in copies[:_SAID]:
+        say(
+            f"warning: column {name!r} has one value for each class: if it is the label under "
+            f"another name, unknown when predicting, leave it out with --ignore {name!r}"
+        )
+
+
+def _is_copy(values: Any, codes: Any) -> bool:
+    """Whether equal values go with equal labels, and unequal with unequal ones."""
+    of_value: dict[Any, int] = {}
+    of_code: dict[int, Any] = {}
+    for value, code in zip(values.tolist(), codes.tolist(), strict=False):
+        if of_value.setdefault(value, code) != code or of_code.setdefault(code, value) != value:
+            return False
+    return True
+
+
 def _warn_of_spellings(labels: list[str], column: str) -> None:
-    """Say that labels differ in capitals or blanks only."""
+    """Say that labels differ in capitals, blanks or the coding of accents only."""
     known: dict[str, list[str]] = {}
     for label in labels:
-        known.setdefault(" ".join(label.casefold().split()), []).append(label)
+        plain = unicodedata.normalize("NFKC", label).casefold()
+        known.setdefault(" ".join(plain.split()), []).append(label)
     alike = [found for found in known.values() if len(found) > 1]
     if alike:
         shown = "; ".join(" and ".join(map(repr, found)) for found in alike[:4])

@@ -225,6 +225,7 @@ def _pick(setup: MachineSetup, rows: Any) -> tuple[dict[str, Any], dict[str, Any
 def _scaler(setup: MachineSetup, rows: Any) -> Any:
     """The scaler asked for, learnt from all blocks; its kind is that of a sample."""
     from polymargin.cli.preprocessing import new_scaler
+    from polymargin.problem.constant_features import settle_constants
 
     scaler = new_scaler(setup, rows.sample(_PICKING_ROWS, setup.seed)[0])
     if scaler is None:
@@ -232,6 +233,7 @@ def _scaler(setup: MachineSetup, rows: Any) -> Any:
     with progress("scaling"):
         for X, _ in rows.blocks():
             scaler.partial_fit(X)
+    settle_constants(scaler)
     return scaler
 
 

@@ -73,12 +73,16 @@ def _sizes_differ(X: Any) -> bool:
 
 def fit_scaler(scaler: Any, X: Any) -> None:
     """Learn the scaling in blocks: no copy of X."""
+    from polymargin.problem.constant_features import settle_constants
+
     if not hasattr(scaler, "partial_fit"):
         scaler.fit(X)
+        settle_constants(scaler)
         _make_vocabularies_plain(scaler)
         return
     for rows in blocks(X.shape[0]):
         scaler.partial_fit(X[rows])
+    settle_constants(scaler)
 
 
 def _make_vocabularies_plain(encoder: Any) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -23,6 +23,7 @@ from polymargin.estimators.auto_size import fit_small
 from polymargin.estimators.auto_table import format_tried, tried_columns
 from polymargin.estimators.auto_warnings import warn_of_choice
 from polymargin.estimators.inspection import dissect, model_space, nameless
+from polymargin.estimators.label_score import LabelScore
 from polymargin.problem.scoring import two_columns
 from polymargin.problem.validation import canonical, validate_named
 from polymargin.solvers.run import Clock
@@ -37,7 +38,7 @@ def _has_probabilities(estimator: Any) -> bool:
     raise AttributeError("predict_proba needs probabilities='temperature' or objective='log_loss'.")
 
 
-class AutoSVC(ClassifierMixin, BaseEstimator):
+class AutoSVC(LabelScore, BaseEstimator):
     """Large-margin classifier that chooses its machine on the training data.
 
     Linear Crammer-Singer and Weston-Watkins machines, multi-prototype machines of a few sizes and
@@ -60,7 +61,9 @@ class AutoSVC(ClassifierMixin, BaseEstimator):
         Kinds of machines to try.
     scale : {"auto", "none"}, default="auto"
         "auto" standardises dense X (mean 0, variance 1 per feature) and leaves sparse X as it is,
-        since that of texts is normalised already.  The scaler is part of ``best_estimator_``.
+        since that of texts is normalised already.  Where validation is clearly better for it, X
+        has one unit for all features instead, or values beyond five robust deviations from the
+        median are cut off there (``scaling_``).  The scaler is part of ``best_estimator_``.
     cv : int or splitter, default=5
         Folds; stratified and shuffled for an integer, by whole groups where ``groups`` are given.
         Fewer where the largest class is smaller.
@@ -105,6 +108,9 @@ class AutoSVC(ClassifierMixin, BaseEstimator):
         verdict``, the choice first; ``table()`` shows it.
     certificate_ : Certificate
         Of the final fit.  It bounds the training objective, not the error on new data.
+    scaling_ : {"standard", "common", "clipped", "none"}
+        How ``best_estimator_`` scales: each feature by its deviation, all by one number, each by
+        its quartiles with limits, or not at all.
     stage_ : str
         Where the model comes from: "final" fit, or, where a limit or Ctrl-C left nothing better,
         "race" or "linear", the machine that was trained on all rows before the race.
@@ -124,7 +130,8 @@ class AutoSVC(ClassifierMixin, BaseEstimator):
 
     Notes
     -----
-    The scaler sees all training rows, also those that validate: it uses no labels.  Tables with
+    The scaler sees all training rows, also those that validate: it uses no labels, which only
+    choose between three ways to scale.  ``max_time`` below 20 s always standardises.  Tables with
     more than 10,000 rows are sampled for the race, and kernel machines are trained on at most
     20,000 rows.
 
@@ -225,6 +232,7 @@ class AutoSVC(ClassifierMixin, BaseEstimator):
             self.best_estimator_ = Pipeline([("scale", scaler), ("svc", kept.model)])
         self.classes_ = kept.model.classes_
         self.certificate_ = kept.model.certificate_
+        self.scaling_ = course.ready.scaling
         self.stage_, self.n_rows_ = kept.stage, kept.n_rows
         self.was_cut_short_ = race.was_cut_short
         is_known = bool(entry.losses)

@@ -1,6 +1,7 @@
 """One fit of AutoSVC: what happens in which order, and under which clock.
 
-scale (auto_data.py) -> a sample of the rows -> under a time limit a linear machine on all rows
+scale (auto_data.py) -> a sample of the rows -> another scaling if it is clearly better
+(auto_scaling.py) -> under a time limit a linear machine on all rows
 (auto_linear.py) -> race (auto_race.py) of candidates (auto_candidates.py) over splits
 (auto_splits.py), each fit warm started from others (auto_fits.py) -> final fit (auto_final.py).
 """
@@ -24,15 +25,18 @@ from polymargin.estimators.auto_linear import (
 )
 from polymargin.estimators.auto_losses import objective_weights
 from polymargin.estimators.auto_race import Entry, Race, Rules
+from polymargin.estimators.auto_scaling import choose_scaling
 from polymargin.estimators.auto_splits import plan_stages, search_rows
 from polymargin.estimators.auto_warmup import Warmup, compile_first
-from polymargin.solvers.run import Clock, deferred_interrupt
+from polymargin.solvers.run import Clock, interruptible_search
 
 __all__ = ["Course", "Kept"]
 
 _AUTO_SECONDS = 6.0
 """Seconds of the race per 10,000 rows, at least once and at most ten times: with the final fit less
 than twenty fits of a kernel machine of the same rows, or 10 s."""
+
+_CHOOSING_LIMIT = 20.0  # seconds of max_time from which on scalings are compared
 
 _SEARCH_SHARE = 0.6  # of max_time; the rest is for the final fit
 _CLOSING, _CLOSING_NUMBER = 1.5e-6, 6e-9
@@ -70,12 +74,9 @@ class Course:
     def __init__(
         self, auto: Any, ready: Ready, kinds: Sequence[str], seed: int, clock: Clock
     ) -> None:
-        self.auto, self.ready, self.seed, self.clock = auto, ready, seed, clock
+        self.auto, self.seed, self.clock = auto, seed, clock
         self.rows = search_rows(ready.label, np.random.default_rng([seed, 0]))
-        began = clock.seconds
-        self.sample = scaled(ready, self.rows)
-        self.scaling_seconds = (clock.seconds - began) / len(self.rows)
-        self.table = Table.of(self.sample.X, self.sample.label)
+        self._scale(ready)
         self.closing_seconds = _CLOSING * (1.0 + 0.1 * self.table.n_classes)
         self.closing_seconds += _CLOSING_NUMBER * _numbers_per_row(self.sample.X)
         self.weight = "balanced" if self._balances else auto.class_weight
@@ -106,19 +107,39 @@ class Course:
         self.candidates, self.warmup = compile_first(
             sample.X, sample.y, self.table, started, self.first, self.clock
         )
+        self._choose_scaling()
+        sample = self.sample
         stages = plan_stages(
             sample.label, sample.groups, self.auto.cv, self.seed, self.table.is_text
         )
         self.held_out = held_out_rows(stages, self.rows, self.ready.groups)
         self._train_linear()
         self.race = self._make_race()
-        with deferred_interrupt(self.race.clock):
+        with interruptible_search(self.race.clock):
             self.race.run(stages, self.candidates)
         if self.linear is not None:
             validate(self.linear, self.race)
         self._finish()
 
     # -- before the race -----------------------------------------------------------------------
+
+    def _scale(self, ready: Ready) -> None:
+        """The sample as the scaler of the data makes it."""
+        self.ready = ready
+        began = self.clock.seconds
+        self.sample = scaled(ready, self.rows)
+        self.scaling_seconds = (self.clock.seconds - began) / len(self.rows)
+        self.table = Table.of(self.sample.X, self.sample.label)
+
+    def _choose_scaling(self) -> None:
+        """Another scaling where it is clearly better; a short ``max_time`` leaves that out."""
+        limit = self.auto.max_time
+        if limit is not None and limit < _CHOOSING_LIMIT:
+            return
+        with interruptible_search(self.clock):
+            ready = choose_scaling(self.ready, self.candidates, self._rules(), self.clock)
+        if ready is not self.ready:
+            self._scale(ready)
 
     def _train_linear(self) -> None:
         if self.first is None or not len(self.held_out):
@@ -135,22 +156,24 @@ class Course:
 
     # -- the race ------------------------------------------------------------------------------
 
-    def _make_race(self) -> Race:
-        auto, sample = self.auto, self.sample
-        seconds = self._search_seconds()
-        rules = Rules(
+    def _rules(self) -> Rules:
+        auto = self.auto
+        return Rules(
             auto.objective,
             auto.prefer,
             self._balances,
-            seconds,
+            self._search_seconds(),
             auto.max_time is None,
             self.seed,
             auto.n_jobs,
             int(auto.verbose),
             self.linear is not None,
         )
+
+    def _make_race(self) -> Race:
+        auto, sample, rules = self.auto, self.sample, self._rules()
         loss_weight = objective_weights(auto.objective, sample.label, sample.weight)
-        clock = Clock(seconds)
+        clock = Clock(rules.budget)
         clock.interrupted = self.clock.interrupted
         if auto.max_time is not None:  # its share of max_time counts from the start of the fit
             clock.started = self.clock.started

@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length
 
 from polymargin.compiled.memory import rows_of
+from polymargin.problem.constant_features import settle_constants
 from polymargin.problem.encoding import encode
 from polymargin.problem.validation import canonical, validate_named
 
@@ -30,7 +31,8 @@ class Ready(NamedTuple):
     label: np.ndarray
     weight: np.ndarray | None
     groups: np.ndarray | None
-    scaler: StandardScaler | None
+    scaler: StandardScaler | MinMaxScaler | None
+    scaling: str  # "standard", "clipped", "common" or "none"
 
 
 def prepare(estimator: Any, X: Any, y: Any, sample_weight: Any, groups: Any) -> Ready:
@@ -49,7 +51,8 @@ def prepare(estimator: Any, X: Any, y: Any, sample_weight: Any, groups: Any) -> 
     scaler = None
     if estimator.scale == "auto" and not sp.issparse(X):
         scaler = _fitted_scaler(X, weight)
-    return Ready(X, y, found.label, weight, groups, scaler)
+    scaling = "none" if scaler is None else "standard"
+    return Ready(X, y, found.label, weight, groups, scaler, scaling)
 
 
 def _fitted_scaler(X: np.ndarray, weight: np.ndarray | None) -> StandardScaler:
@@ -70,6 +73,7 @@ def _fitted_scaler(X: np.ndarray, weight: np.ndarray | None) -> StandardScaler:
             f"X: feature {k} has values up to {np.abs(X[:, k]).max():.3g}, whose squares overflow; "
             "divide it by a constant first."
         )
+    settle_constants(scaler)
     return scaler
 
 
@@ -87,11 +91,16 @@ def scaled(ready: Ready, rows: np.ndarray) -> Ready:
     """Some of the rows, scaled."""
     is_all = len(rows) == len(ready.label)
     X = ready.X if is_all else rows_of(ready.X, rows)
+    if isinstance(ready.scaler, StandardScaler):
+        X = ready.scaler.transform(X, copy=is_all)
+    elif ready.scaler is not None:
+        X = ready.scaler.transform(X)
     return Ready(
-        X if ready.scaler is None else ready.scaler.transform(X, copy=is_all),
+        X,
         ready.y[rows],
         ready.label[rows],
         None if ready.weight is None else ready.weight[rows],
         None if ready.groups is None else ready.groups[rows],
         ready.scaler,
+        ready.scaling,
     )

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 
+from polymargin.compiled.threads import single_threaded_libraries
 from polymargin.estimators.auto_candidates import Candidate, Table, neighbours
 from polymargin.estimators.auto_fits import Trainer, WarmStart, chain_of
 from polymargin.estimators.auto_losses import class_scores_of, example_losses, mean_and_error
@@ -365,7 +366,8 @@ class Race:
                 by_chain.setdefault(chain_of(entry.candidate), []).append(entry)
             chains = list(by_chain.values())
         recent = self._recent_seconds()
-        with warnings.catch_warnings():
+        # products of a race are small: threads of the libraries would wait more than they work
+        with warnings.catch_warnings(), single_threaded_libraries():
             warnings.simplefilter("ignore")
             done = Parallel(n_jobs=jobs, prefer="threads")(
                 delayed(self._fit_chain)(chain, number, recent) for chain in chains

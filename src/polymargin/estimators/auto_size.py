@@ -55,6 +55,7 @@ def _adopt(auto: Any, model: MultiPrototypeSVC, X: Any) -> None:
     auto.best_score_ = 1.0 - float(errors[best])
     auto.best_error_ = float(np.sqrt(errors[best] * (1.0 - errors[best]) / n))
     auto.best_params_ = {"estimator": "MultiPrototypeSVC", "fit_into": auto.fit_into}
+    auto.scaling_ = "none"
     auto.stage_, auto.n_rows_, auto.temperature_ = "final", int(np.shape(X)[0]), 1.0
     auto.was_cut_short_ = False
     others = [k for k in np.argsort(errors, kind="stable") if k != best]

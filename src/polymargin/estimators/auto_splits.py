@@ -23,6 +23,7 @@ __all__ = [
     "plan_stages",
     "search_rows",
     "stratified_sample",
+    "validation_folds",
 ]
 
 SEARCH_ROWS = 10_000
@@ -124,6 +125,11 @@ def _text_plan(
 def plain_folds(y: np.ndarray, seed: int) -> list[Split]:
     """Stratified folds that ignore groups."""
     return list(_folds(y, None, _FOLDS, seed))
+
+
+def validation_folds(y: np.ndarray, groups: Any, seed: int) -> list[Split]:
+    """Folds of the usual number, by whole groups where there are some."""
+    return list(_folds(y, groups, _FOLDS, seed))
 
 
 def _small_plan(y: np.ndarray, groups: Any, cv: Any, seed: int, folds: list[Split]) -> list[Stage]:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import effective_n_jobs
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 from polymargin.estimators.calibration import CalibratedClassifier
 from polymargin.estimators.callbacks import CallbackSupport
 from polymargin.estimators.explaining import ExplainedClassifier
+from polymargin.estimators.label_score import LabelScore
 from polymargin.exceptions import shown
 from polymargin.problem.cost_matrix import extra_margins
 from polymargin.problem.encoding import encode, weights_times
@@ -56,7 +57,7 @@ class Prepared(NamedTuple):
 
 
 class LargeMarginClassifier(
-    CalibratedClassifier, ExplainedClassifier, CallbackSupport, ClassifierMixin, BaseEstimator
+    CalibratedClassifier, ExplainedClassifier, CallbackSupport, LabelScore, BaseEstimator
 ):
     """Base of the estimators: everything that does not depend on the machine."""
 

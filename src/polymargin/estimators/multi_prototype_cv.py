@@ -24,7 +24,7 @@ from polymargin.problem.annealing import Annealing, find_annealing
 from polymargin.problem.encoding import sample_weights
 from polymargin.problem.kernels import squared_norms
 from polymargin.problem.validation import check_number
-from polymargin.solvers.run import Clock, deferred_interrupt
+from polymargin.solvers.run import Clock, interruptible_search
 
 __all__ = ["MultiPrototypeSVCCV", "PrototypeSearch"]
 
@@ -162,7 +162,7 @@ class MultiPrototypeSVCCV(PrototypeClassifier):
         limit = None if self.max_time is None else _SEARCH_SHARE * float(self.max_time)
         clock = Clock(limit)
         chains = [(fold, count) for fold in range(len(folds)) for count in range(len(counts))]
-        with deferred_interrupt(clock):
+        with interruptible_search(clock):
             Parallel(n_jobs=effective_n_jobs(self.n_jobs), prefer="threads")(
                 delayed(search.chain)(fold, count, clock) for fold, count in chains
             )
@@ -311,18 +311,16 @@ class PrototypeSearch:
         count: int,
         levels: Sequence[float],
         see: Callable[[int, MultiPrototypeSVC, float], bool],
-        max_time: float | None = None,
+        clock: Clock,
     ) -> MultiPrototypeSVC:
         """Fits of growing C, each from the assignment of the one before; ``see`` may end them."""
         before: MultiPrototypeSVC | None = None
-        started = time.perf_counter()
         for level, C in enumerate(levels):
             model = clone(self.base).set_params(n_prototypes=count, C=C)
             if before is not None and self.is_path and model.assignment != "static":
                 model.set_params(init=_filled(before), annealing=self.warm)
-            if max_time is not None:
-                left = max_time - (time.perf_counter() - started)
-                model.set_params(max_time=max(left, 0.01))
+            if clock.max_time is not None:
+                model.set_params(max_time=max(clock.max_time - clock.seconds, 0.01))
             begun = time.perf_counter()
             model.fit(X, y, weight)
             before = model
@@ -344,12 +342,14 @@ class PrototypeSearch:
         test_weight = None if self.weight is None else self.weight[test]
 
         def see(level: int, model: MultiPrototypeSVC, seconds: float) -> bool:
-            wrong = model.predict(X_test) != y_test
-            error = _mean(wrong, test_weight)
-            self.note(fold, count, level, error, seconds, model)
-            return clock.why_end() is not None
+            is_over = clock.why_end() is not None
+            if not (is_over and model.status_ == "max_time" and self.cells):
+                wrong = model.predict(X_test) != y_test
+                error = _mean(wrong, test_weight)
+                self.note(fold, count, level, error, seconds, model)
+            return is_over
 
-        self.fit_path(X, y, weight, self.counts[count], self.Cs, see)
+        self.fit_path(X, y, weight, self.counts[count], self.Cs, see, clock)
 
     def note(
         self,
@@ -411,7 +411,9 @@ class PrototypeSearch:
 
     def final(self, count: int, C: float, max_time: float | None) -> MultiPrototypeSVC:
         levels = self.Cs[: self.Cs.index(C) + 1] if self.is_path else [C]
-        return self.fit_path(self.X, self.y, self.weight, count, levels, lambda *_: False, max_time)
+        return self.fit_path(
+            self.X, self.y, self.weight, count, levels, lambda *_: False, Clock(max_time)
+        )
 
 
 def _mean(wrong: np.ndarray, weight: np.ndarray | None) -> float:

@@ -16,7 +16,13 @@ from sklearn.preprocessing import (
 )
 from sklearn.utils.validation import check_is_fitted
 
-__all__ = ["Normalization", "Scaling", "compose_scalers", "is_scaler", "split_at_normalizer"]
+__all__ = [
+    "Normalization",
+    "Scaling",
+    "compose_scalers",
+    "is_scaler",
+    "split_at_normalizer",
+]
 
 
 @dataclass(frozen=True, eq=False)

@@ -32,11 +32,34 @@ def plain_labels(y: Any) -> Any:
         if kind in ("i", "u", "b") and not _count_missing(y):
             return y.to_numpy(dtype={"i": np.int64, "u": np.uint64, "b": np.bool_}[kind])
         y = y.to_numpy()
-    if isinstance(y, np.ndarray) and y.dtype == object and y.ndim == 1:
-        _check_objects(y)
+    kind = getattr(getattr(y, "dtype", None), "kind", None)
+    if kind == "T":  # texts of any length
+        y, kind = y.astype(object), "O"
+    if kind == "O" and getattr(y, "ndim", 0) == 1:
+        y = _plain_objects(np.asarray(y, dtype=object))
     elif isinstance(y, list | tuple) and len(set(map(type, y))) > 1:
         _refuse_missing(y)  # beside texts NumPy would make the text "nan" of it
+    if isinstance(y, list | tuple) and y and not isinstance(y[0], _PLAIN) and np.ndim(y[0]) == 0:
+        y = _plain_objects(np.fromiter(y, dtype=object, count=len(y)))
     return y
+
+
+_PLAIN = (str, bytes, int, float, complex, np.generic)
+
+
+def _plain_objects(y: np.ndarray) -> np.ndarray:
+    """Numbers and truth values in an array of objects as such; texts as they are."""
+    _check_objects(y)
+    if not len(y) or isinstance(y[0], str | bytes):
+        return y
+    if all(isinstance(label, bool | int | float | np.number | np.bool_) for label in y):
+        values = np.array(y.tolist())
+        if values.dtype.kind in "biuf":
+            return values
+    raise ValueError(
+        f"y: labels of type {type(y[0]).__name__} are neither text, numbers of 64 bits nor "
+        "truth values; make them text: [str(label) for label in y]."
+    )
 
 
 def _count_missing(y: Any) -> int:

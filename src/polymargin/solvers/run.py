@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import FrameType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -52,7 +52,11 @@ class Clock:
     """The time of one fit: since when it runs, and whether Ctrl-C was pressed.
 
     A clock of a part (``whole`` given) counts from the start of the whole and shares its Ctrl-C.
+    Fits within a search that holds Ctrl-C back for them (see ``interruptible_search``) end by it as
+    if their time were over: the search goes on from there.
     """
+
+    _searching: ClassVar[list[Clock]] = []
 
     def __init__(self, max_time: float | None = None, whole: Clock | None = None) -> None:
         self.max_time = max_time
@@ -76,10 +80,17 @@ class Clock:
     def seconds(self) -> float:
         return time.perf_counter() - self.started
 
+    @property
+    def search_ends(self) -> bool:
+        """Whether Ctrl-C ends a search that this fit is a part of."""
+        return any(one.interrupted for one in self._searching)
+
     def why_end(self) -> str | None:
         """Ctrl-C or the time limit, if it is one of them."""
         if self.interrupted:
             return "interrupted"
+        if self.search_ends:
+            return "max_time"
         if self.max_time is not None and self.seconds + self.reserve >= self.max_time:
             return "max_time"
         return None
@@ -91,7 +102,7 @@ class Clock:
 
     def has_left(self, seconds: float) -> bool:
         """Whether work of so many seconds fits into what is left of the time, or nearly so."""
-        if self.interrupted:
+        if self.interrupted or self.search_ends:
             return seconds <= _GRACE_SECONDS
         if self.max_time is None:
             return True
@@ -201,7 +212,11 @@ class _Flag:
 
 @contextmanager
 def deferred_interrupt(clock: Clock | _Flag) -> Iterator[None]:
-    """Turn the first Ctrl-C into a flag: nothing is left half-written; a second one raises."""
+    """Turn the first Ctrl-C into a flag: nothing is left half-written; a second one raises.
+
+    Fits of estimators with clocks of their own do not see this flag: for them see
+    ``interruptible_search``.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -221,6 +236,17 @@ def deferred_interrupt(clock: Clock | _Flag) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def interruptible_search(clock: Clock) -> Iterator[None]:
+    """As ``deferred_interrupt``, for a search whose fits, in any thread, end by Ctrl-C as well."""
+    with deferred_interrupt(clock):
+        Clock._searching.append(clock)
+        try:
+            yield
+        finally:
+            Clock._searching.remove(clock)
 
 
 @contextmanager

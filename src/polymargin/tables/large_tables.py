@@ -28,6 +28,7 @@ from polymargin.datasets.row_store import RowStore, StoreWriter, bytes_of
 from polymargin.datasets.table import Column, column_texts
 from polymargin.datasets.table_pieces import TABLE_KINDS, kind_of, table_pieces
 from polymargin.exceptions import DataFileError
+from polymargin.problem.constant_features import settle_constants
 from polymargin.tables.column_plan import ColumnPlan, plan_columns
 
 __all__ = ["open_rows"]
@@ -195,7 +196,9 @@ class _Request:
             plan = plan_columns(columns, wanted)
         except ValueError as error:
             raise DataFileError(f"{self.files[0]}: {error}") from error
-        return plan, plan.encoder(self.scaler).fit(plan.matrix(columns))
+        encoder = plan.encoder(self.scaler).fit(plan.matrix(columns))
+        settle_constants(encoder)
+        return plan, encoder
 
 
 def _plain(value: Any) -> Any:
