@@ -173,7 +173,7 @@ def test_in_a_real_terminal(tmp_path):
     data = str(tmp_path / "noise.csv")
     command = ["-m", "polymargin", "train", data, "-m", "CS", "-k", "rbf", "-c", "1e5"]
     process = subprocess.Popen(
-        [sys.executable, *command, "-e", "1e-9", "--max-time", "5"],
+        [sys.executable, *command, "-e", "1e-9", "--max-time", "8"],
         stdout=subprocess.DEVNULL,
         stderr=theirs,
         env=os.environ | {"TERM": "xterm", "COLUMNS": "100"},
