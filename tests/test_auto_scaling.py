@@ -5,11 +5,15 @@ import pytest
 from auto_cases import HOURS
 from sklearn.datasets import load_iris
 from sklearn.preprocessing import StandardScaler
+from table_cases import mistyped
 from threadpoolctl import threadpool_info
 
 from polymargin import AutoSVC, load, save
+from polymargin.datasets import read_data
 from polymargin.estimators import auto_race
+from polymargin.estimators.auto_limits import EncodedTable
 from polymargin.problem.constant_features import settle_constants
+from polymargin.tables.column_plan import plan_columns
 
 
 @pytest.mark.parametrize("value", [123456789012345678.0, 7e30, 1e100])
@@ -95,6 +99,56 @@ def test_scaling_is_chosen_under_every_rule(option):
     if option == "threads":
         rules["n_jobs"] = 2
     assert AutoSVC(**rules).fit(X.astype(np.float32), y, **given).scaling_ == "clipped"
+
+
+# -- raw tables ----------------------------------------------------------------------------------
+
+
+def encoded(tmp_path, text):
+    """A raw table as the tool encodes it, its features and labels."""
+    (tmp_path / "data.csv").write_text(text)
+    data = read_data(str(tmp_path / "data.csv"))
+    plan = plan_columns(data.columns)
+    table = plan.matrix(data.columns)
+    return EncodedTable(plan.encoder(StandardScaler()).fit(table), table), np.asarray(data.y)
+
+
+def test_limits_of_a_table_hold_for_its_numbers_only(tmp_path):
+    table, _ = encoded(tmp_path, mistyped())
+    rows = np.arange(len(table.table))
+    assert table.learn(rows)
+    usual, found = table.encoder.transform(table.table), table.features(rows)
+    names = table.encoder.output_indices_
+    np.testing.assert_array_equal(found[:, names["categories"]], usual[:, names["categories"]])
+    gaps = names["numbers with gaps"]
+    n_gaps = (gaps.stop - gaps.start) // 2
+    values = found[:, : gaps.start + n_gaps]
+    assert usual[:, : gaps.start + n_gaps].max() > 10.0
+    assert (values.min(), values.max()) == (-5.0, 5.0)
+    missing = np.isnan(table.table[:, : values.shape[1]].astype(float))
+    assert missing.any()
+    for j in range(n_gaps):  # a mark has two values, and a gap the median, which is 0
+        column = [k for k in range(missing.shape[1]) if missing[:, k].mean() >= 0.01][j]
+        mark = found[:, gaps.start + n_gaps + j]
+        assert set(mark[missing[:, column]]).isdisjoint(mark[~missing[:, column]])
+        assert np.abs(found[missing[:, column], gaps.start + j]).max() < 1e-9
+
+
+def test_a_table_is_scaled_as_usual_unless_limits_are_clearly_better(tmp_path):
+    rules = {"random_state": 0, "n_candidates": 3, "scale": "none"}
+    table, y = encoded(tmp_path, mistyped())
+    X = table.encoder.transform(table.table)
+    assert AutoSVC(**rules)._fit(X, y, None, None, table).scaling_ == "clipped"
+    assert AutoSVC(**rules, max_time=15.0)._fit(X, y, None, None, table).scaling_ == "none"
+    few = EncodedTable(table.encoder, table.table[:50])
+    assert AutoSVC(**rules)._fit(X[:50], y[:50], None, None, few).scaling_ == "none"
+    table, y = encoded(tmp_path, mistyped(factor=10.0, share=0.001))  # far, but harmless
+    X = table.encoder.transform(table.table)
+    model = AutoSVC(**rules)._fit(X, y, None, None, table)
+    assert table.limited is not None
+    assert model.scaling_ == "none"
+    usual = AutoSVC(**rules).fit(X, y)
+    np.testing.assert_array_equal(model.decision_function(X), usual.decision_function(X))
 
 
 def test_a_race_needs_one_thread_of_the_libraries(monkeypatch):

@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from table_cases import messy, write
+from export_tools import run_c
+from table_cases import messy, mistyped, write
 
 from polymargin.datasets import read_data
 
@@ -146,6 +147,81 @@ def by_rule(values, rule, rules):
         return np.array([(v or "") == rule["value"] for v in values], dtype=float)
     known = {r["value"] for r in rules if r["column"] == rule["column"] and "value" in r}
     return np.array([(v or "") not in known for v in values], dtype=float)
+
+
+@pytest.mark.parametrize("n_categories", [5, 60])  # dense and sparse features
+def test_numbers_far_away_are_cut_off_where_that_is_clearly_better(tmp_path, tool, n_categories):
+    import json
+
+    from polymargin import load
+
+    head, *rows = mistyped(1000, n_categories).splitlines()
+    path = write(tmp_path, "\n".join([head, *rows[:500]]), "train.csv")
+    test, model = write(tmp_path, "\n".join([head, *rows[500:]]), "test.csv"), tmp_path / "m.pm"
+    code, _, err = tool("train", path, "--budget", 1e4, "-o", model)
+    assert code == 0, err
+    assert "scaling, by validation: values far from the median are cut off" in err
+    code, out, err = tool("evaluate", model, test, "--json")
+    assert code == 0, err
+    assert json.loads(out)["error"] < 0.12
+    code, _, err = tool("report", model, test, "-o", tmp_path / "r.html")
+    assert code == 0, err
+    code, _, err = tool("explain", model, test)
+    assert code == 0, err
+
+    fitted, data = load(model), read_data(test)
+    raw = {column.name: column.values for column in data.columns}
+    labels = fitted.predict(raw)
+    assert tool("predict", model, test)[1].split() == labels.tolist()
+    assert tool("export", model, "--to", "json", "-o", tmp_path / "m.json")[0] == 0
+    found = json.loads((tmp_path / "m.json").read_text())
+    scaler, rules = found["scaler"], found["metadata"]["table"]["features"]
+    X = np.column_stack([by_rule(raw[rule["column"]], rule, rules) for rule in rules])
+    Z = np.clip((X - scaler["shift"]) * scaler["scale"], scaler["low"], scaler["high"])
+    features = fitted[:-1].transform(raw)
+    features = features.toarray() if hasattr(features, "toarray") else features
+    np.testing.assert_allclose(Z, features, atol=1e-9)
+    number, _ = run_c(fitted, X, tmp_path)
+    np.testing.assert_array_equal(fitted.classes_[number], labels)
+    pytest.importorskip("onnx")
+    runtime = pytest.importorskip("onnxruntime")
+    assert tool("export", model, "--to", "onnx", "-o", tmp_path / "m.onnx")[0] == 0
+    session = runtime.InferenceSession(tmp_path / "m.onnx")
+    feed = {name: raw[name][:, None].astype(np.float32) for name in "abcdef"}
+    feed["town"] = raw["town"][:, None]
+    assert session.run(None, feed)[0].tolist() == labels.tolist()
+
+
+def test_a_scaling_that_is_asked_for_is_kept(tmp_path, tool):
+    path = write(tmp_path, mistyped(200))
+    code, _, err = tool("train", path, "--scale", "standard", "--budget", 1)
+    assert code == 0, err
+    assert "scaling, by validation" not in err
+
+
+def test_limits_of_some_columns_are_exported(tmp_path):
+    """An encoder made in Python: limits of one group of numbers, none of the other."""
+    from sklearn.compose import ColumnTransformer
+    from sklearn.impute import SimpleImputer
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import MinMaxScaler, StandardScaler
+
+    from polymargin import MulticlassSVC
+    from polymargin.tables.table_columns import TableColumns
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(90, 2)) + np.arange(3).repeat(30)[:, None]
+    limited = make_pipeline(SimpleImputer(), MinMaxScaler(clip=True))
+    encode = ColumnTransformer(
+        [("a", limited, [0]), ("b", make_pipeline(SimpleImputer(), StandardScaler()), [1])]
+    )
+    columns = TableColumns([("a", "number", None), ("b", "number", None)])
+    model = make_pipeline(columns, encode, MulticlassSVC(random_state=0))
+    model.fit(X, np.arange(3).repeat(30))
+    far = np.vstack([X, [[50.0, 0.0], [0.0, 50.0], [-50.0, -50.0]]])
+    number, scores = run_c(model, far, tmp_path)
+    np.testing.assert_array_equal(number, model.predict(far))
+    np.testing.assert_allclose(scores, model.decision_function(far), rtol=1e-4, atol=1e-4)
 
 
 def test_free_text_cannot_be_exported_everywhere(tmp_path, tool):

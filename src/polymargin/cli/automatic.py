@@ -68,18 +68,22 @@ def fit_auto(
     timer: Timer | None = None,
 ) -> tuple[Fitted, Any]:
     """The model behind its scaler or encoder, and the AutoSVC that chose it."""
+    from polymargin.estimators.auto_limits import EncodedTable
+
     timer = Timer(setup.max_time) if timer is None else timer
-    scaler = None
+    scaler = table = None
     if setup.plan is not None or setup.scale not in ("auto", "none"):
         scaler = new_scaler(setup, X)
         fit_scaler(scaler, X)
+        if setup.plan is not None and setup.scale == "auto":
+            table = EncodedTable(scaler, X)
         X = scale_in_place(scaler, X)
     auto = _estimator(setup, scaler is not None, timer.left)
     interrupted = False
     with progress(title):
         try:
             with _as_options():
-                auto.fit(X, y, groups=groups)
+                auto._fit(X, y, None, groups, table)
         except KeyboardInterrupt:
             if not hasattr(auto, "best_estimator_"):
                 raise
@@ -88,13 +92,24 @@ def fit_auto(
     auto.max_time = setup.max_time
     if auto.scaling_ in _SCALINGS:
         say(f"scaling, by validation: {_SCALINGS[auto.scaling_]} (--scale standard: as usual)")
+    if table is not None and auto.scaling_ == "clipped":
+        scaler = table.limited
+        X = _scaled_in_time(scaler, table.table, timer)
     if setup.objective == "log_loss":  # the temperature belongs to AutoSVC itself
         return Fitted(auto, scaler, seconds, interrupted, plan=setup.plan, X=X), auto
     model = auto.best_estimator_
     if hasattr(model, "steps"):
         scaler, model = model.steps[0][1], model.steps[-1][1]
-        X = scaler.transform(X) if _has_time_to_scale(scaler, X, timer) else None
+        X = _scaled_in_time(scaler, X, timer)
     return Fitted(model, scaler, seconds, interrupted, plan=setup.plan, X=X), auto
+
+
+def _scaled_in_time(scaler: Any, X: Any, timer: Timer) -> Any:
+    """All rows, scaled or encoded; None where time is short."""
+    if not _has_time_to_scale(scaler, X, timer):
+        return None
+    found = scaler.transform(X)
+    return found.tocsr() if hasattr(found, "tocsr") else found
 
 
 def _has_time_to_scale(scaler: Any, X: Any, timer: Timer) -> bool:

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from polymargin.estimators.auto_course import Course, Kept
 from polymargin.estimators.auto_data import prepare
+from polymargin.estimators.auto_limits import EncodedTable
 from polymargin.estimators.auto_losses import fit_temperature, probabilities
 from polymargin.estimators.auto_parameters import check_parameters, seed_of
 from polymargin.estimators.auto_size import fit_small
@@ -204,13 +205,22 @@ class AutoSVC(LabelScore, BaseEstimator):
         -------
         self
         """
+        return self._fit(X, y, sample_weight, groups)
+
+    def _fit(
+        self, X: Any, y: Any, sample_weight: Any, groups: Any, table: EncodedTable | None = None
+    ) -> AutoSVC:
+        """``fit``; of a raw table from which X was made also limits for its numbers are compared.
+
+        Where ``scaling_`` is "clipped" then, the model takes the features of ``table.limited``.
+        """
         kinds = check_parameters(self)
         clock = Clock(self.max_time)
         seed = seed_of(self.random_state)
         if self.fit_into is not None:
             fit_small(self, X, y, sample_weight, seed)
             return self
-        ready = prepare(self, X, y, sample_weight, groups)
+        ready = prepare(self, X, y, sample_weight, groups, table)
         course = Course(self, ready, kinds, seed, clock)
         try:
             course.run()

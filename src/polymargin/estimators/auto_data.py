@@ -12,6 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length
 
 from polymargin.compiled.memory import rows_of
+from polymargin.estimators.auto_limits import EncodedTable
 from polymargin.problem.constant_features import settle_constants
 from polymargin.problem.encoding import encode
 from polymargin.problem.validation import canonical, validate_named
@@ -33,9 +34,17 @@ class Ready(NamedTuple):
     groups: np.ndarray | None
     scaler: StandardScaler | MinMaxScaler | None
     scaling: str  # "standard", "clipped", "common" or "none"
+    table: EncodedTable | None = None  # from which X was made; "clipped" takes its limits
 
 
-def prepare(estimator: Any, X: Any, y: Any, sample_weight: Any, groups: Any) -> Ready:
+def prepare(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    groups: Any,
+    table: EncodedTable | None = None,
+) -> Ready:
     """Validate, drop rows without weight, fit the scaler."""
     X, y = validate_named(
         estimator, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C"
@@ -47,12 +56,13 @@ def prepare(estimator: Any, X: Any, y: Any, sample_weight: Any, groups: Any) -> 
     if len(found.kept) < len(y):
         X, y = rows_of(X, found.kept), y[found.kept]
         groups = None if groups is None else groups[found.kept]
+        table = None  # its rows are others
     weight = None if sample_weight is None else found.weight
     scaler = None
     if estimator.scale == "auto" and not sp.issparse(X):
         scaler = _fitted_scaler(X, weight)
     scaling = "none" if scaler is None else "standard"
-    return Ready(X, y, found.label, weight, groups, scaler, scaling)
+    return Ready(X, y, found.label, weight, groups, scaler, scaling, table)
 
 
 def _fitted_scaler(X: np.ndarray, weight: np.ndarray | None) -> StandardScaler:
@@ -90,7 +100,10 @@ def _checked_groups(groups: Any, y: np.ndarray) -> np.ndarray | None:
 def scaled(ready: Ready, rows: np.ndarray) -> Ready:
     """Some of the rows, scaled."""
     is_all = len(rows) == len(ready.label)
-    X = ready.X if is_all else rows_of(ready.X, rows)
+    if ready.table is not None and ready.scaling == "clipped":
+        X = canonical(ready.table.features(rows))
+    else:
+        X = ready.X if is_all else rows_of(ready.X, rows)
     if isinstance(ready.scaler, StandardScaler):
         X = ready.scaler.transform(X, copy=is_all)
     elif ready.scaler is not None:
@@ -103,4 +116,5 @@ def scaled(ready: Ready, rows: np.ndarray) -> Ready:
         None if ready.groups is None else ready.groups[rows],
         ready.scaler,
         ready.scaling,
+        ready.table,
     )

@@ -3,7 +3,8 @@
 Standardising is the rule.  It fails where a few values lie far from all others, since they alone
 then decide the deviation, and where features have a common unit and the large ones tell more.  A
 few machines validate these two scalings on a small sample beside the rule, and one of them takes
-its place where it is clearly better.
+its place where it is clearly better.  Of a raw table, whose encoder scales the numbers, only limits
+for values far away are compared with the rule.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from sklearn.preprocessing import MinMaxScaler, StandardScaler
+from sklearn.preprocessing import StandardScaler
 
 from polymargin.compiled.memory import rows_of
 from polymargin.estimators.auto_candidates import Candidate, Table
 from polymargin.estimators.auto_data import Ready, scaled
+from polymargin.estimators.auto_limits import clipping, median_and_spread, reaches_far
 from polymargin.estimators.auto_losses import mean_and_error, objective_weights
 from polymargin.estimators.auto_race import Race, Rules
 from polymargin.estimators.auto_splits import Split, Stage, stratified_sample, validation_folds
@@ -30,9 +32,6 @@ _MOST_CLASSES = 20  # up to which kernel machines take part: their fits take lon
 _BUDGET_SHARE = 1.0 / 3.0  # of the race, by which fits are limited that a bad scaling makes long
 _CLEARLY = 2.0  # standard errors of the paired difference by which another scaling must be better
 
-_LIMIT = 5.0  # robust deviations from the median at which values are clipped
-_FAR = 10.0  # robust deviations beyond which a value is an outlier
-_QUARTILES = 1.349  # distance of the quartiles of a normal distribution, in deviations
 _ALIKE, _UNLIKE = 1.2, 100.0
 """Ratio of large to small deviations below which a common unit changes nothing, and above which
 features surely have none."""
@@ -57,14 +56,12 @@ def choose_scaling(ready: Ready, candidates: list[Candidate], rules: Rules, cloc
     Ready
     """
     count = min(_MOST_ROWS, _MOST_NUMBERS // ready.X.shape[1])
-    if ready.scaler is None or min(count, len(ready.label)) < _LEAST_ROWS:
+    has_choice = ready.scaler is not None or ready.table is not None
+    if not has_choice or min(count, len(ready.label)) < _LEAST_ROWS:
         return ready
     rng = np.random.default_rng([rules.seed, 3])
     rows = stratified_sample(ready.label, count, rng)
-    others = [
-        ready._replace(scaler=scaler, scaling=name)
-        for name, scaler in _other_scalers(rows_of(ready.X, rows), ready.scaler)
-    ]
+    others = _others(ready, rows)
     probes = _probes(candidates, len(np.bincount(ready.label)))
     groups = None if ready.groups is None else ready.groups[rows]
     folds = validation_folds(ready.label[rows], groups, rules.seed)
@@ -113,28 +110,29 @@ def _losses(
     return np.concatenate(race.best.losses), weight[tested]
 
 
+def _others(ready: Ready, rows: np.ndarray) -> list[Ready]:
+    """The training data as other scalings make them, of those that may be better."""
+    if ready.table is not None:
+        return [ready._replace(scaling="clipped")] if ready.table.learn(rows) else []
+    return [
+        ready._replace(scaler=scaler, scaling=name)
+        for name, scaler in _other_scalers(rows_of(ready.X, rows), ready.scaler)
+    ]
+
+
 def _other_scalers(X: np.ndarray, usual: StandardScaler) -> list[tuple[str, Any]]:
     """The scalings that may be better than the rule on rows such as these."""
     X = np.asarray(X, dtype=np.float64)
-    low, middle, high = np.quantile(X, [0.25, 0.5, 0.75], axis=0)
-    deviation = np.asarray(usual.scale_)
-    spread = (high - low) / _QUARTILES
-    spread = np.where(spread > 0.0, spread, deviation)
+    middle, spread = median_and_spread(X, np.asarray(usual.scale_))
     found: list[tuple[str, Any]] = []
-    if (np.abs(X - middle).max(axis=0) > _FAR * spread).any():
-        found.append(("clipped", _clipping(middle, spread)))
+    if reaches_far(X, middle, spread):
+        found.append(("clipped", clipping(middle, spread)))
     varying = np.sqrt(usual.var_[usual.var_ > 0.0])
     if len(varying) > 1:
         small, large = np.quantile(varying, [0.05, 0.95])
         if _ALIKE * small < large < _UNLIKE * small:
             found.append(("common", _centring(usual)))
     return found
-
-
-def _clipping(middle: np.ndarray, spread: np.ndarray) -> MinMaxScaler:
-    """Median and quartiles to 0 and about 2/3, and what is far away to the limits."""
-    scaler = MinMaxScaler(feature_range=(-_LIMIT, _LIMIT), clip=True)
-    return scaler.fit(np.stack([middle - _LIMIT * spread, middle + _LIMIT * spread]))
 
 
 def _centring(usual: StandardScaler) -> StandardScaler:

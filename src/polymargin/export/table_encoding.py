@@ -15,6 +15,9 @@ from polymargin.estimators.scalers import Scaling, compose_scalers
 
 __all__ = ["EncodedFeature", "TableEncoding", "add_encoding", "encoding_of"]
 
+_NO_LIMIT = 1e30
+"""Stands for no limit of a feature beside others that have one: single precision holds it."""
+
 
 @dataclass(frozen=True)
 class EncodedFeature:
@@ -89,19 +92,28 @@ def encoding_of(steps: Sequence[tuple[str, Any]]) -> TableEncoding | None:
         return None
     columns = tuple(tuple(column) for column in steps[0][1].columns)
     features: list[EncodedFeature] = []
-    shift: list[np.ndarray] = []
-    scale: list[np.ndarray] = []
+    scalings: list[Scaling] = []
     for _, part, places in steps[1][1].transformers_:
         if part == "drop":
             continue
         names = [columns[k][0] for k in np.atleast_1d(np.asarray(places, dtype=np.intp))]
         found, scaling = _features(part, names)
         features += found
-        shift.append(np.zeros(len(found)) if scaling is None else scaling.shift)
-        scale.append(np.ones(len(found)) if scaling is None else scaling.scale)
-    return TableEncoding(
-        columns, tuple(features), Scaling(np.concatenate(shift), np.concatenate(scale))
-    )
+        d = len(found)
+        scalings.append(Scaling(np.zeros(d), np.ones(d)) if scaling is None else scaling)
+    return TableEncoding(columns, tuple(features), _side_by_side(scalings))
+
+
+def _side_by_side(parts: Sequence[Scaling]) -> Scaling:
+    """The scalings of parts of the features as one; limits of some parts need limits of all."""
+    shift = np.concatenate([part.shift for part in parts])
+    scale = np.concatenate([part.scale for part in parts])
+    if all(part.low is None for part in parts):
+        return Scaling(shift, scale)
+    none = [np.full(len(part.shift), _NO_LIMIT) for part in parts]
+    low = [-big if part.low is None else part.low for part, big in zip(parts, none, strict=True)]
+    high = [big if part.high is None else part.high for part, big in zip(parts, none, strict=True)]
+    return Scaling(shift, scale, np.concatenate(low), np.concatenate(high))
 
 
 def _features(part: Any, names: list[str]) -> tuple[list[EncodedFeature], Scaling | None]:
