@@ -1,11 +1,13 @@
-"""Pictures of the documentation: regions, a path, a criterion, and gap against seconds of solvers.
+"""Pictures of the documentation: regions, a path, a criterion, solvers, and accuracy at a size.
 
-``python -m benchmarks.pictures [directory]`` draws them with data that come with scikit-learn.
+``python -m benchmarks.pictures [directory]`` draws them with data that come with scikit-learn; the
+last one shows committed results of the benchmark ``tiny``.
 """
 
 from __future__ import annotations
 
 import importlib
+import json
 import sys
 import warnings
 from pathlib import Path
@@ -16,9 +18,12 @@ from sklearn.datasets import load_digits, load_wine, make_blobs
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import scale
 
+from benchmarks import charts, tiny
 from polymargin import MulticlassSVC, regularization_path, tune_radius_margin
 
-__all__ = ["draw_criterion", "draw_path", "draw_regions", "draw_solvers", "main"]
+__all__ = ["draw_criterion", "draw_path", "draw_regions", "draw_sizes", "draw_solvers", "main"]
+
+_TINY = Path(__file__).parent / "results" / "tiny.json"
 
 _COLOURS = ("#0072B2", "#E69F00", "#009E73")
 _DASHES = {"block": "-", "cycles": "--", "frank-wolfe": ":"}
@@ -106,6 +111,13 @@ def draw_criterion(path: Path) -> None:
     figure.savefig(path, dpi=100)
 
 
+def draw_sizes(path: Path, results: Path = _TINY) -> None:
+    """Error over bytes on USPS and LETTER: ``fit_into`` beside its rivals."""
+    rows = json.loads(results.read_text())["rows"]
+    panels = [tiny.panel(name, rows) for name in ("usps", "letter")]
+    charts.draw("Test error of the best model of a size", panels, path)
+
+
 def _figure(size: tuple[float, float]) -> Any:
     module: Any = importlib.import_module("matplotlib.figure")
     return module.Figure(figsize=size, layout="constrained")
@@ -116,6 +128,7 @@ def main(folder: Path) -> None:
     draw_regions(folder / "machines.png")
     draw_path(folder / "path.png")
     draw_criterion(folder / "criterion.png")
+    draw_sizes(folder / "sizes.png")
     for name, history in draw_solvers(folder / "solvers.png").items():
         times = []
         for gap in (1e-1, 1e-2, 1e-3, 1e-5):

@@ -31,7 +31,7 @@ from benchmarks.report import Column, Report, Table
 from benchmarks.timing import processor_seconds
 from polymargin import MultiPrototypeSVC
 
-__all__ = ["run"]
+__all__ = ["panel", "run"]
 
 SETS = ("usps", "letter", "satimage", "pendigits", "optdigits", "mnist")
 SIZES = (1, 2, 4, 8, 16, 32, 64)  # kB
@@ -108,7 +108,7 @@ def run(options: Options) -> Report:
     report.rows.sort(key=lambda row: (SETS.index(row["set"]), row["size"]))
     if report.rows:
         report.tables.append(points)
-    report.panels = [_panel(name, report.rows) for name in SETS if _has(report.rows, name)]
+    report.panels = [panel(name, report.rows) for name in SETS if _has(report.rows, name)]
     return report
 
 
@@ -141,7 +141,7 @@ def _add_kernel_machines(is_quick: bool, cells: KeptCells, points: Table) -> Non
         points.rows.append({"model": "LIBSVM, RBF", "set": name} | found)
 
 
-def _panel(name: str, rows: list[dict[str, Any]]) -> Lines:
+def panel(name: str, rows: list[dict[str, Any]]) -> Lines:
     """Error over size of one set, with the published points that lie within the sizes."""
     mine = [row for row in rows if row["set"] == name]
     titles = {"error": "fit_into"} | RIVALS
