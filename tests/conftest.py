@@ -15,7 +15,7 @@ import numba
 import numpy as np
 import pytest
 from scipy import sparse
-from sklearn.datasets import make_classification
+from sklearn.datasets import load_digits, load_iris, make_classification
 
 # Properties are tried on the same examples in every run, and slow ones are no failures: the suite
 # must give the same answer twice.  New examples are the job of make fuzz.
@@ -52,6 +52,20 @@ def data():
     return make_classification(
         200, 6, n_informative=4, n_classes=3, n_clusters_per_class=2, random_state=0
     )
+
+
+@pytest.fixture(scope="module")
+def iris():
+    """Iris as a data frame, with the names of its classes."""
+    data = load_iris(as_frame=True)
+    return data.data, data.target_names[data.target]
+
+
+@pytest.fixture(scope="module")
+def digits():
+    """Every fourth image of the digits, ten classes."""
+    X, y = load_digits(return_X_y=True)
+    return X[::4] / 16, y[::4]
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from conftest import make_overlapping
 from scipy import sparse
-from sklearn.datasets import load_digits, load_iris
 from sklearn.decomposition import PCA
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -28,18 +27,6 @@ import matplotlib.pyplot as plt  # noqa: E402
 def no_open_figures():
     yield
     plt.close("all")
-
-
-@pytest.fixture(scope="module")
-def iris():
-    data = load_iris(as_frame=True)
-    return data.data, data.target_names[data.target]
-
-
-@pytest.fixture(scope="module")
-def digits():
-    X, y = load_digits(return_X_y=True)
-    return X[::4] / 16, y[::4]
 
 
 def test_two_features_are_the_model_itself(iris):

@@ -5,7 +5,6 @@ import warnings
 import numpy as np
 import pytest
 from conftest import make_overlapping
-from sklearn.datasets import load_digits, load_iris
 from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import confusion_matrix
@@ -51,18 +50,6 @@ matplotlib = pytest.importorskip("matplotlib", reason="pictures need matplotlib"
 def no_open_figures():
     yield
     plt.close("all")
-
-
-@pytest.fixture(scope="module")
-def iris():
-    data = load_iris(as_frame=True)
-    return data.data, data.target_names[data.target]
-
-
-@pytest.fixture(scope="module")
-def digits():
-    X, y = load_digits(return_X_y=True)
-    return X[::4] / 16, y[::4]
 
 
 @pytest.fixture(scope="module", params=MODELS)

@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -27,6 +28,20 @@ def test_results_that_are_computed_ahead_come_in_order(n_jobs):
     blocks = list(row_blocks(57, 4))
     found = list(computed_ahead(lambda block: block.start, blocks, n_jobs))
     assert found == [block.start for block in blocks]
+
+
+def test_who_needs_no_more_results_waits_for_work_that_has_begun():
+    begun, ended = [], []
+
+    def work(block):
+        begun.append(block)
+        time.sleep(0.02)
+        ended.append(block)
+
+    results = computed_ahead(work, list(row_blocks(40, 1)), 2)
+    next(results)
+    results.close()
+    assert len(begun) == len(ended) < 40
 
 
 def test_shared_work_inside_shared_work_ends():

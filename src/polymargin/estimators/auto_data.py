@@ -72,9 +72,8 @@ def _fitted_scaler(X: np.ndarray, weight: np.ndarray | None) -> StandardScaler:
     for start in range(0, len(X), step):
         rows = slice(start, start + step)
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", RuntimeWarning
-            )  # overflow is refused below, with the name of the feature
+            # overflow is refused below, with the name of the feature
+            warnings.simplefilter("ignore", RuntimeWarning)
             scaler.partial_fit(X[rows], sample_weight=None if weight is None else weight[rows])
     is_small = np.abs(scaler.scale_) <= _LARGEST  # false for nan
     if not is_small.all():

@@ -21,7 +21,7 @@ from polymargin.estimators.auto_data import Ready, scaled
 from polymargin.estimators.auto_limits import clipping, median_and_spread, reaches_far
 from polymargin.estimators.auto_losses import mean_and_error, objective_weights
 from polymargin.estimators.auto_race import Race, Rules
-from polymargin.estimators.auto_splits import Split, Stage, stratified_sample, validation_folds
+from polymargin.estimators.auto_splits import Split, Stage, stratified_sample, usual_folds
 from polymargin.solvers.run import Clock
 
 __all__ = ["choose_scaling"]
@@ -64,7 +64,7 @@ def choose_scaling(ready: Ready, candidates: list[Candidate], rules: Rules, cloc
     others = _others(ready, rows)
     probes = _probes(candidates, len(np.bincount(ready.label)))
     groups = None if ready.groups is None else ready.groups[rows]
-    folds = validation_folds(ready.label[rows], groups, rules.seed)
+    folds = usual_folds(ready.label[rows], groups, rules.seed)
     if not (others and probes and folds):
         return ready
     best, least = ready, _losses(ready, rows, folds, probes, rules, clock)

@@ -19,11 +19,10 @@ __all__ = [
     "SMALL",
     "Split",
     "Stage",
-    "plain_folds",
     "plan_stages",
     "search_rows",
     "stratified_sample",
-    "validation_folds",
+    "usual_folds",
 ]
 
 SEARCH_ROWS = 10_000
@@ -122,13 +121,8 @@ def _text_plan(
     return _without_empty([*first, second, Stage(tuple(folds[2:3]), 1, False, False)])
 
 
-def plain_folds(y: np.ndarray, seed: int) -> list[Split]:
-    """Stratified folds that ignore groups."""
-    return list(_folds(y, None, _FOLDS, seed))
-
-
-def validation_folds(y: np.ndarray, groups: Any, seed: int) -> list[Split]:
-    """Folds of the usual number, by whole groups where there are some."""
+def usual_folds(y: np.ndarray, groups: Any, seed: int) -> list[Split]:
+    """Stratified folds of the usual number, by whole groups where there are some."""
     return list(_folds(y, groups, _FOLDS, seed))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from polymargin.estimators.auto_course import Course
 from polymargin.estimators.auto_race import Entry, Race
-from polymargin.estimators.auto_splits import Split, plain_folds, stratified_sample
+from polymargin.estimators.auto_splits import Split, stratified_sample, usual_folds
 from polymargin.exceptions import warn_user
 
 __all__ = ["warn_of_choice"]
@@ -73,7 +73,7 @@ def _warn_of_groups(race: Race, chosen: Entry) -> None:
     rng = np.random.default_rng([race.rules.seed, 3])
     splits = [
         Split(fold.train[stratified_sample(race.label[fold.train], rows, rng)], fold.test)
-        for fold in plain_folds(race.label, race.rules.seed)[:_PLAIN_FITS]
+        for fold in usual_folds(race.label, None, race.rules.seed)[:_PLAIN_FITS]
     ]
     mean, error = race.other_mean(chosen.candidate, splits)
     noise = float(np.hypot(error, chosen.error))

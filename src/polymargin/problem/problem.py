@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
@@ -238,8 +238,8 @@ def computed_ahead(
         while waiting:
             yield next_result()
     finally:
-        for _, future in waiting:
-            future.cancel()
+        begun = [future for _, future in waiting if not future.cancel()]
+        wait(begun)  # they may write where the caller goes on
 
 
 def as_read_only(X: Any) -> Any:

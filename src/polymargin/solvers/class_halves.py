@@ -26,10 +26,8 @@ from polymargin.solvers.run import seed_state
 __all__ = ["ClassHalves"]
 
 _MOST_CLASSES = 64  # bits of a word: the set of classes of a pattern
-_DIVISIONS = 4
-"""Of the classes in a round: with ten classes a fourth of the patterns is left."""
+_DIVISIONS = 4  # of the classes in a pass: with ten classes 3 % of the patterns are left (MNIST)
 _TRIED = 8  # random divisions of which the one with the fullest halves is taken
-_TOGETHER = 1
 _FEWEST_SECONDS = 3e-3
 """Nominal seconds of a pass from which on waking a thread, 50 microseconds, is little beside it."""
 
@@ -72,34 +70,32 @@ class ClassHalves:
         made = 0
         totals = [empty_totals(), empty_totals()]
 
-        def visit(task: tuple[int, np.ndarray, int]) -> None:
-            thread, patterns, passes = task
+        def visit(task: tuple[int, np.ndarray]) -> None:
+            thread, patterns = task
             begin, end = 0, len(patterns)
-            while begin < end and passes > 0 and not why_stop():
-                begin, end, finished = descend_until(
+            while begin < end and not why_stop():
+                begin, end, _ = descend_until(
                     field,
                     self.duals,
                     patterns,
                     begin,
                     end,
                     -1.0,
-                    passes,
+                    1,
                     self.orders[thread],
                     relaxation,
                     0.0,
                     budget,
                     totals[thread],
                 )
-                passes -= finished
 
         while made < most and len(queue) and not why_stop():
-            together = min(_TOGETHER, most - made)
             left = queue
             for _ in range(_DIVISIONS):
                 one, other, left = self.divide(left)
-                share(visit, [(0, one, together), (1, other, together)], 2)
-            visit((0, left, together))
-            made += together
+                share(visit, [(0, one), (1, other)], 2)
+            visit((0, left))
+            made += 1
             queue = queue[self.duals.n_active[queue] > 1]  # the others cannot move any more
         steps, visits = (float(sum(of[k] for of in totals)) for k in (STEPS, VISITS))
         return made, int(steps), visits

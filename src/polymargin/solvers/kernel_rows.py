@@ -143,7 +143,6 @@ class KernelRows:
         m = len(self.ids)
         self._allocate(width)
         places = np.flatnonzero(owners >= 0)[: self.capacity]
-
         in_order = np.array_equal(places, np.arange(len(places)))
 
         def work(block: slice) -> None:

@@ -77,12 +77,15 @@ class AssignedLinearScores:
         most = min(most, self.progress.stop.max_iter - self.progress.iterations)
         if most > 0:
             packed = sweeps.pack(end, _FEW) if most >= _MANY_PASSES else None
-            visits = float(self.duals.n_active[self.queue[:end]].sum())
-            if self.halves is None or self.halves.why_not(sweeps.field, sweeps.visit_cost * visits):
+            if self.halves is None or self.halves.why_not(sweeps.field, self.pass_seconds(end)):
                 sweeps.passes(end, -1.0, most, 0.0, packed=packed)
             else:
                 sweeps.passes_in_halves(self.halves, end, most, packed)
             unpack(sweeps.field, packed)
+
+    def pass_seconds(self, end: int) -> float:
+        """Nominal seconds of a pass over the queue."""
+        return self.sweeps.visit_cost * float(self.duals.n_active[self.queue[:end]].sum())
 
     def settle(self, tol: float) -> Solution:
         """Solve the static problem from where it stands; the state is the solution after."""
