@@ -54,11 +54,11 @@ def test_known_rows_forget_and_learn_again():
     rng = np.random.default_rng(0)
     K, asked = rng.normal(size=(40, 40)), []
 
-    def rows_of(patterns):
+    def values_of(patterns, columns):
         asked.extend(patterns)
-        return K[patterns]
+        return K[patterns, columns]
 
-    known = KnownRows(rows_of, 40, capacity=20)
+    known = KnownRows(values_of, 40, capacity=20)
     tau = rng.normal(size=(12, 3))
     support = rng.permutation(40)[:12]
     np.testing.assert_allclose(known.scores(support, tau), tau.T @ K[support])

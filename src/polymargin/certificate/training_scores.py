@@ -11,13 +11,14 @@ import scipy.sparse as sp
 
 from polymargin.compiled.csr import by_feature, row_scores, weighted_sum
 from polymargin.compiled.memory import Pages
-from polymargin.problem.kernels import IN_PLACE, KERNELS, dense_scores
+from polymargin.problem.kernels import IN_PLACE, KERNELS, dense_scores, rows_at_once
 from polymargin.problem.problem import Problem, computed_ahead, row_blocks, run_blocks
 
 __all__ = ["KnownRows", "TrainingScores", "prototypes"]
 
 _BLOCK_BYTES = 4_000_000  # a block of rows stays in the cache of the processor
 _FEWEST_ROWS = 32
+_COLUMNS = 2048  # of a tile of kernel values
 _MANY = 4  # support patterns are at least one in so many: symmetry saves an eighth or more
 
 
@@ -72,7 +73,7 @@ class TrainingScores:
         u = np.sqrt(problem.kernel.offset)
         constant = u * tau.sum(axis=0)
         self.intercept = u * constant
-        width = max(len(support), 1)
+        width = 1
         if problem.kernel.is_linear:
             W = prototypes(problem, support, tau)
             self.norm2 = float((W * W).sum() + (constant * constant).sum())
@@ -88,6 +89,8 @@ class TrainingScores:
             self.landmarks = _Landmarks(problem, support)
         X = problem.X
         self.block_size = min(_block_rows(width), _block_rows(tau.shape[1]))
+        if self.W is None and known_rows is None:
+            self.block_size = self.landmarks.block_size
         self.known: np.ndarray | None = None
         if known_rows is not None:
             self.known = known_rows.scores(support, tau)
@@ -108,7 +111,7 @@ class TrainingScores:
             # the matrix is symmetric: columns are rows, and these products read memory in order
             return np.asarray(self.full @ _as_float64(self.problem.X[:, rows]))
         if self.W is None:
-            return (self.landmarks.block(rows) @ self.tau).T.copy()
+            return self.landmarks.scores(rows, self.tau).T.copy()
         X = self.problem.rows
         if sp.issparse(X):
             scores = row_scores(X, rows, self.columns, len(self.W))
@@ -129,38 +132,47 @@ class _Landmarks:
     def __init__(self, problem: Problem, support: np.ndarray) -> None:
         self.problem = problem
         self.support = support
-        if problem.kernel.name != "precomputed":
-            self.rows = _as_float64(problem.X[support])
+        is_given = problem.kernel.name == "precomputed"
+        self.rows = support if is_given else _as_float64(problem.X[support])
+        self.norms = None if problem.norms is None else problem.norms[support]
+        self.block_size = rows_at_once(self.rows, np.float64)
 
-    def block(self, rows: Any) -> np.ndarray:
-        problem, kernel = self.problem, self.problem.kernel
-        if kernel.name == "precomputed":
-            return _as_float64(kernel.block(problem.X[rows], self.support, None, None))
-        a = None if problem.norms is None else problem.norms[rows]
-        b = None if problem.norms is None else problem.norms[self.support]
-        return kernel.block(_as_float64(problem.X[rows]), self.rows, a, b)
+    def values(self, rows: slice, columns: slice) -> np.ndarray:
+        """Between two slices of the support patterns."""
+        a, b = (None, None) if self.norms is None else (self.norms[rows], self.norms[columns])
+        return self.problem.kernel.block(self.rows[rows], self.rows[columns], a, b)
+
+    def scores(self, rows: Any, tau: np.ndarray) -> np.ndarray:
+        """(k, R) scores of some patterns, ``block_size`` at most."""
+        problem = self.problem
+        a, b = (None, None) if self.norms is None else (problem.norms[rows], self.norms)
+        X = problem.X[rows] if problem.kernel.name == "precomputed" else _as_float64(problem.X[rows])
+        return problem.kernel.weighted_sums(X, self.rows, a, b, tau)
 
     def scores_of_all(self, tau: np.ndarray) -> np.ndarray:
         """(R, n) scores of all patterns; a value between two support patterns counts for both."""
         problem, support = self.problem, self.support
         n, k = problem.n_patterns, len(support)
-        size = _block_rows(k)
         out = np.zeros((n, tau.shape[1]))
         others = np.setdiff1d(np.arange(n), support, assume_unique=True)
 
         def work(block: slice) -> None:
-            out[others[block]] = self.block(others[block]) @ tau
+            out[others[block]] = self.scores(others[block], tau)
 
-        run_blocks(work, len(others), size, problem.n_jobs)
-        norms = None if problem.norms is None else problem.norms[support]
+        run_blocks(work, len(others), self.block_size, problem.n_jobs)
         inside = np.zeros((k, tau.shape[1]))
 
         def of_block(rows: slice) -> tuple[np.ndarray, np.ndarray]:
-            a, b = (None, None) if norms is None else (norms[rows], norms[rows.start :])
-            K = problem.kernel.block(self.rows[rows], self.rows[rows.start :], a, b)
-            return K @ tau[rows.start :], K[:, rows.stop - rows.start :].T @ tau[rows]
+            own = self.values(rows, rows) @ tau[rows]
+            later = np.empty((k - rows.stop, tau.shape[1]))
+            for part in row_blocks(len(later), _COLUMNS):
+                columns = slice(rows.stop + part.start, rows.stop + part.stop)
+                K = self.values(rows, columns)
+                own += K @ tau[columns]
+                later[part] = K.T @ tau[rows]
+            return own, later
 
-        blocks = list(row_blocks(k, size))
+        blocks = list(row_blocks(k, self.block_size))
         # added one after another: sums keep their order
         for rows, (own, later) in zip(
             blocks, computed_ahead(of_block, blocks, problem.n_jobs), strict=True
@@ -179,8 +191,8 @@ class KnownRows:
 
     Parameters
     ----------
-    rows_of : callable
-        ``rows_of(patterns)``: their kernel values (k, n) against all patterns.
+    values_of : callable
+        ``values_of(patterns, columns)``: kernel values between these and a slice of all patterns.
     n : int
         Number of patterns.
     dtype : dtype
@@ -189,31 +201,29 @@ class KnownRows:
     n_jobs : int
     """
 
-    _BLOCK_CELLS = 500_000  # a block of new rows stays in the cache of the processor
-    _COLUMNS = 2048  # of a product
+    _ROWS = 256  # of a tile
     _GATHERED = 3.0  # what a gathered row costs beside one that is read in order (measured)
 
     def __init__(
         self,
-        rows_of: Callable[[np.ndarray], np.ndarray],
+        values_of: Callable[[np.ndarray, slice], np.ndarray],
         n: int,
         dtype: Any = np.float64,
         capacity: int | None = None,
         n_jobs: int = 1,
     ) -> None:
-        self.rows_of, self.n_jobs = rows_of, n_jobs
+        self.values_of, self.n_jobs = values_of, n_jobs
         self.place = np.full(n, -1)
         self.pages = Pages((n if capacity is None else min(capacity, n), n), dtype)
         self.rows = self.pages.array
         self.count = 0
-        self.block_size = max(16, self._BLOCK_CELLS // max(n, 1))
 
     @classmethod
     def exact(cls, problem: Problem) -> KnownRows:
         """Rows in float64, for the judge."""
         X = problem.X if problem.kernel.function is not None else problem.X.astype(np.float64)
         wide, n = replace(problem, X=X), problem.n_patterns
-        return cls(lambda patterns: wide.gram(patterns, slice(0, n)), n, n_jobs=problem.n_jobs)
+        return cls(wide.gram, n, n_jobs=problem.n_jobs)
 
     def missing(self, support: np.ndarray) -> np.ndarray:
         """The patterns among these whose rows are not there yet."""
@@ -221,16 +231,17 @@ class KnownRows:
 
     def learn(self, new: np.ndarray, why_stop: Callable[[], str | None] | None = None) -> None:
         """Compute the rows of new patterns."""
-        first = self.count
-
-        def work(block: slice) -> None:
-            target = slice(first + block.start, first + block.stop)
+        for block in row_blocks(len(new), self._ROWS):
+            patterns = new[block]
+            target = slice(self.count, self.count + len(patterns))
             self.pages.take(target.start, target.stop)
-            self.rows[target] = self.rows_of(new[block])
 
-        run_blocks(work, len(new), self.block_size, self.n_jobs, why_stop)
-        self.count += len(new)
-        self.place[new] = np.arange(first, self.count)
+            def work(columns: slice) -> None:
+                self.rows[target, columns] = self.values_of(patterns, columns)
+
+            run_blocks(work, len(self.place), _COLUMNS, self.n_jobs, why_stop)
+            self.place[patterns] = np.arange(target.start, target.stop)
+            self.count = target.stop
 
     def forget(self, count: int) -> None:
         """Give the memory of all rows but the first ``count`` back."""
@@ -252,9 +263,9 @@ class KnownRows:
         def work(columns: slice) -> None:
             np.matmul(full, self.rows[:length, columns], out=scores[:, columns])
 
-        run_blocks(work, len(self.place), self._COLUMNS, self.n_jobs)
+        run_blocks(work, len(self.place), _COLUMNS, self.n_jobs)
         late = np.flatnonzero(~early)
-        for block in row_blocks(len(late), self.block_size):
+        for block in row_blocks(len(late), self._ROWS):
             scores += tau[late[block]].T.astype(scores.dtype) @ self.rows[places[late[block]]]
         return scores
 

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from polymargin.exceptions import NoScoresError
-from polymargin.problem.kernels import Kernel, scaled, squared_norms
+from polymargin.problem.kernels import Kernel, rows_at_once, scaled, squared_norms
 from polymargin.problem.problem import row_blocks, run_blocks
 
 __all__ = [
@@ -153,12 +153,9 @@ class KernelModel:
             if self.norms is not None:
                 block = scaled(block, self.factor).astype(dtype, copy=False)
                 a = squared_norms(block)
-            K = self.kernel.block(block, landmarks, a, self.norms)
-            out[rows] = np.asarray(K, dtype=dtype) @ tau
+            out[rows] = self.kernel.weighted_sums(block, landmarks, a, self.norms, tau)
 
-        width = max(1, self.tau.shape[0])
-        size = max(16, _BLOCK_BYTES // (np.dtype(dtype).itemsize * width))
-        run_blocks(work, X.shape[0], size, n_jobs)
+        run_blocks(work, X.shape[0], rows_at_once(landmarks, dtype), n_jobs)
         out += self.intercept.astype(dtype)
         return out
 

@@ -15,7 +15,7 @@ import numpy as np
 from polymargin.certificate.training_scores import prototypes
 from polymargin.compiled.fields import KernelField, SparseField
 from polymargin.problem.machines import Machine
-from polymargin.problem.problem import Problem, row_blocks, run_blocks
+from polymargin.problem.problem import Problem, row_blocks
 from polymargin.solvers.kernel_rows import KernelRows
 from polymargin.solvers.linear_fields import make_field, set_prototypes, sparse_scores
 
@@ -200,16 +200,7 @@ class KernelStage(_Stage):
         """(k, prototypes) scores of any patterns by coefficients C of the set."""
         support = np.flatnonzero(C.any(axis=1))
         some = C[support].astype(self.dtype)
-        out = np.zeros((len(patterns), C.shape[1]), dtype=self.dtype)
-        if not len(support):
-            return out
-
-        def work(block: slice) -> None:
-            out[block] = self.pool.data.against(patterns[block], support) @ some
-
-        rows = max(16, 4_000_000 // (self.dtype.itemsize * len(support)))
-        run_blocks(work, len(patterns), rows, self.problem.n_jobs, self.why_end)
-        return out
+        return self.pool.data.scores(patterns, support, some, self.why_end)
 
     def shift(self, rows: np.ndarray, change: np.ndarray) -> None:
         """The signed variables of some positions changed (the constant is left alone)."""

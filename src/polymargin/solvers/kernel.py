@@ -20,7 +20,7 @@ from polymargin.compiled.pattern_descent import descend, make_duals, screen, shu
 from polymargin.compiled.raised_field import raised
 from polymargin.compiled.totals import GAIN, GAP, LOSS, MARGIN, OWN, STEPS, VISITS, empty_totals
 from polymargin.problem.point import DualPoint
-from polymargin.problem.problem import Problem, run_blocks
+from polymargin.problem.problem import Problem
 from polymargin.solvers.costs import Budget, kernel_check_seconds, kernel_pass_seconds
 from polymargin.solvers.driver import Progress
 from polymargin.solvers.kernel_rows import KernelRows, largest_growth
@@ -152,17 +152,7 @@ class WorkingSet(Method):
         if support is None:
             support = np.flatnonzero(self.own_weights())
         tau = self.duals.tau[support].astype(self.dtype)
-        out = np.zeros((len(patterns), tau.shape[1]), dtype=self.dtype)
-        if not len(support):
-            return out
-
-        def work(block: slice) -> None:
-            K = self.pool.data.against(patterns[block], support)
-            out[block] = K @ tau
-
-        rows = max(16, 4_000_000 // (self.dtype.itemsize * len(support)))
-        run_blocks(work, len(patterns), rows, self.problem.n_jobs, self.progress.why_end)
-        return out
+        return self.pool.data.scores(patterns, support, tau, self.progress.why_end)
 
     def place(self, point: DualPoint, own: np.ndarray) -> None:
         """Go to another point of the patterns in the set, with other own prototypes (n,)."""
@@ -306,8 +296,8 @@ class WorkingSet(Method):
             return np.zeros(len(support), dtype=bool)
         room = self.rows_beside(self.pool.rows.size)
         if self.kept_rows is None and room >= len(support):
-            rows_of = data.rows_over_all()
-            self.kept_rows = KnownRows(rows_of, n, self.dtype, room, self.problem.n_jobs)
+            values_of = data.values_of_all()
+            self.kept_rows = KnownRows(values_of, n, self.dtype, room, self.problem.n_jobs)
         if self.kept_rows is None:
             return np.zeros(len(support), dtype=bool)
         new = self.kept_rows.missing(support)

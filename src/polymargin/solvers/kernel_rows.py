@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from polymargin.compiled.memory import Pages
-from polymargin.problem.kernels import scaled
+from polymargin.problem.kernels import rows_at_once, scaled
 from polymargin.problem.problem import Problem, row_blocks, run_blocks
 
 __all__ = ["KernelRows", "WorkingData", "largest_growth"]
@@ -316,17 +316,17 @@ class WorkingData:
             return 0
         return 2 * int(X.nnz) if sp.issparse(X) else int(X.size)
 
-    def rows_over_all(self) -> Callable[[np.ndarray], np.ndarray]:
-        """A function that gives the kernel values of patterns against all patterns of X."""
+    def values_of_all(self) -> Callable[[np.ndarray, slice], np.ndarray]:
+        """A function that gives the kernel values of patterns against some patterns of X."""
         kernel = self.kernel
         whole = self.prepare(np.arange(self.problem.n_patterns))
         norms = self.norms_of(whole)
 
-        def rows_of(patterns: np.ndarray) -> np.ndarray:
-            a = None if norms is None else norms[patterns]
-            return kernel.block(whole[patterns], whole, a, norms)
+        def values_of(patterns: np.ndarray, columns: slice) -> np.ndarray:
+            a, b = (None, None) if norms is None else (norms[patterns], norms[columns])
+            return kernel.block(whole[patterns], whole[columns], a, b)
 
-        return rows_of
+        return values_of
 
     def row(self, position: int) -> np.ndarray:
         """Kernel values of everyone in play against one of them."""
@@ -339,14 +339,30 @@ class WorkingData:
             a, b = self.norms, self.norms[one]
         return kernel.block(self.X, self.X[one], a, b)[:, 0]
 
-    def against(self, patterns: np.ndarray, positions: np.ndarray) -> np.ndarray:
-        """Kernel values of any patterns against positions of the working set."""
-        kernel = self.kernel
-        if self.X is None:
-            return kernel.block(self.problem.X[patterns], self.ids[positions], None, None)
-        X = self.prepare(patterns)
+    def scores(
+        self,
+        patterns: np.ndarray,
+        positions: np.ndarray,
+        tau: np.ndarray,
+        why_stop: Callable[[], str | None] | None = None,
+    ) -> np.ndarray:
+        """(k, R) scores of any patterns by some positions of the set and their coefficients."""
+        kernel, problem = self.kernel, self.problem
+        is_given = self.X is None
+        others = self.ids[positions] if is_given else self.X[positions]
         b = None if self.norms is None else self.norms[positions]
-        return kernel.block(X, self.X[positions], self.norms_of(X), b)
+        out = np.zeros((len(patterns), tau.shape[1]), dtype=tau.dtype)
+        if not len(positions):
+            return out
+
+        def work(block: slice) -> None:
+            X = problem.X[patterns[block]] if is_given else self.prepare(patterns[block])
+            a = None if self.norms is None else self.norms_of(X)
+            out[block] = kernel.weighted_sums(X, others, a, b, tau)
+
+        size = rows_at_once(others, self.dtype)
+        run_blocks(work, len(patterns), size, problem.n_jobs, why_stop)
+        return out
 
 
 def _centre(problem: Problem, dtype: np.dtype) -> np.ndarray | None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from polymargin.problem.problem import Problem, run_blocks
+from polymargin.problem.problem import Problem
 from polymargin.solvers.kernel_rows import WorkingData
 
 __all__ = ["RowCache", "row_capacity"]
@@ -75,17 +75,7 @@ class RowCache:
 
     def scores(self, tau: np.ndarray, why_stop: Any) -> np.ndarray:
         """(R, n) scores K tau of all patterns, block by block, past the cache."""
-        n, R = tau.shape
-        support = np.flatnonzero(tau.any(axis=1))
-        F = np.zeros((R, n))
-        if not len(support):
-            return F
-
-        def work(block: slice) -> None:
-            K = self.data.against(np.arange(block.start, block.stop), support)
-            F[:, block] = (K.astype(np.float64, copy=False) @ tau[support]).T
-
-        rows = max(16, 4_000_000 // (_ITEM * len(support)))
-        run_blocks(work, n, rows, self.problem.n_jobs, why_stop)
+        n, support = len(tau), np.flatnonzero(tau.any(axis=1))
         self.computed += len(support)
-        return F
+        scores = self.data.scores(np.arange(n), support, tau[support], why_stop)
+        return np.ascontiguousarray(scores.T)
