@@ -113,3 +113,43 @@ def test_trimmed_sets(machine, put_method):
     model = MulticlassSVC(machine, kernel="rbf", gamma=0.1, C=1.0, tol=1e-4).fit(X, y)
     assert model.certificate_.relative_gap <= 1e-4
     assert max(left) > 0
+
+
+@pytest.mark.parametrize("machine", ["llw", "msvm2"])
+def test_the_sum_of_all_prototypes_is_settled_after_every_pass(machine, put_method):
+    """Else scores grow to many times what they differ by, and single precision is lost."""
+    largest = []
+
+    class Watched(BlockDescent):
+        def visit(self, *args, **more):
+            found = super().visit(*args, **more)
+            assert not self.stage.F[-1].any() and not self.stage.constant[-1]
+            largest.append(float(np.abs(self.stage.F).max()))
+            return found
+
+    put_method("block", Watched)
+    X, y = make_overlapping(900, 5, 4, seed=3)
+    model = MulticlassSVC(
+        machine, kernel="rbf", gamma=0.1, C=1.0, intercept="penalized", tol=1e-3
+    ).fit(X, y)
+    assert model.status_ == "converged"
+    own_scores = np.abs(model.decision_function(X)).max()
+    assert max(largest[len(largest) // 2 :]) < 20.0 * own_scores
+
+
+def test_a_stall_in_single_precision_ends_in_double(put_method, monkeypatch):
+    """Checks near the end that do not lower the gap: the fit goes on with scores in double."""
+    precisions = []
+
+    class Watched(BlockDescent):
+        def prepare(self, single):
+            precisions.append(single)
+            super().prepare(single)
+
+    put_method("block", Watched)
+    monkeypatch.setattr("polymargin.solvers.blocks._LESS", 0.0)
+    monkeypatch.setattr("polymargin.solvers.blocks._STALLED", 2)
+    X, y = make_overlapping(900, 5, 4, seed=3)
+    model = MulticlassSVC("llw", kernel="rbf", gamma=0.5, C=1e3, tol=1e-3).fit(X, y)
+    assert model.status_ == "converged"
+    assert precisions == [True, False]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,8 @@ import scipy.sparse as sp
 
 from polymargin.compiled.csr import by_feature, row_scores, weighted_sum
 from polymargin.compiled.memory import Pages
-from polymargin.problem.kernels import IN_PLACE, KERNELS, dense_scores, rows_at_once
+from polymargin.problem.kernel_columns import Columns
+from polymargin.problem.kernels import IN_PLACE, KERNELS, dense_scores
 from polymargin.problem.problem import Problem, computed_ahead, row_blocks, run_blocks
 
 __all__ = ["KnownRows", "TrainingScores", "prototypes"]
@@ -135,7 +136,8 @@ class _Landmarks:
         is_given = problem.kernel.name == "precomputed"
         self.rows = support if is_given else _as_float64(problem.X[support])
         self.norms = None if problem.norms is None else problem.norms[support]
-        self.block_size = rows_at_once(self.rows, np.float64)
+        self.columns = Columns(problem.kernel, self.rows, self.norms)
+        self.block_size = self.columns.rows_at_once
 
     def values(self, rows: slice, columns: slice) -> np.ndarray:
         """Between two slices of the support patterns."""
@@ -145,9 +147,13 @@ class _Landmarks:
     def scores(self, rows: Any, tau: np.ndarray) -> np.ndarray:
         """(k, R) scores of some patterns, ``block_size`` at most."""
         problem = self.problem
-        a, b = (None, None) if self.norms is None else (problem.norms[rows], self.norms)
-        X = problem.X[rows] if problem.kernel.name == "precomputed" else _as_float64(problem.X[rows])
-        return problem.kernel.weighted_sums(X, self.rows, a, b, tau)
+        a = None if problem.norms is None else problem.norms[rows]
+        X = (
+            problem.X[rows]
+            if problem.kernel.name == "precomputed"
+            else _as_float64(problem.X[rows])
+        )
+        return self.columns.sums(X, a, tau)
 
     def scores_of_all(self, tau: np.ndarray) -> np.ndarray:
         """(R, n) scores of all patterns; a value between two support patterns counts for both."""
@@ -191,8 +197,9 @@ class KnownRows:
 
     Parameters
     ----------
-    values_of : callable
-        ``values_of(patterns, columns)``: kernel values between these and a slice of all patterns.
+    write : callable
+        ``write(patterns, columns, out, first)``: kernel values between these patterns and a slice
+        of all of them, into the same columns of ``out``, from row ``first`` on.
     n : int
         Number of patterns.
     dtype : dtype
@@ -206,13 +213,13 @@ class KnownRows:
 
     def __init__(
         self,
-        values_of: Callable[[np.ndarray, slice], np.ndarray],
+        write: Callable[..., None],
         n: int,
         dtype: Any = np.float64,
         capacity: int | None = None,
         n_jobs: int = 1,
     ) -> None:
-        self.values_of, self.n_jobs = values_of, n_jobs
+        self.write, self.n_jobs = write, n_jobs
         self.place = np.full(n, -1)
         self.pages = Pages((n if capacity is None else min(capacity, n), n), dtype)
         self.rows = self.pages.array
@@ -222,8 +229,15 @@ class KnownRows:
     def exact(cls, problem: Problem) -> KnownRows:
         """Rows in float64, for the judge."""
         X = problem.X if problem.kernel.function is not None else problem.X.astype(np.float64)
-        wide, n = replace(problem, X=X), problem.n_patterns
-        return cls(wide.gram, n, n_jobs=problem.n_jobs)
+        n, norms = problem.n_patterns, problem.norms
+        is_given = problem.kernel.name == "precomputed"
+        everyone = Columns(problem.kernel, np.arange(n) if is_given else X, norms)
+
+        def write(patterns: np.ndarray, columns: slice, out: np.ndarray, first: int) -> None:
+            a = None if norms is None else norms[patterns]
+            everyone.write(X[patterns], a, columns, out, (first, columns.start))
+
+        return cls(write, n, n_jobs=problem.n_jobs)
 
     def missing(self, support: np.ndarray) -> np.ndarray:
         """The patterns among these whose rows are not there yet."""
@@ -236,10 +250,8 @@ class KnownRows:
             target = slice(self.count, self.count + len(patterns))
             self.pages.take(target.start, target.stop)
 
-            def work(columns: slice) -> None:
-                self.rows[target, columns] = self.values_of(patterns, columns)
-
-            run_blocks(work, len(self.place), _COLUMNS, self.n_jobs, why_stop)
+            write = partial(self.write, patterns, out=self.rows, first=target.start)
+            run_blocks(write, len(self.place), _COLUMNS, self.n_jobs, why_stop)
             self.place[patterns] = np.arange(target.start, target.stop)
             self.count = target.stop
 

@@ -88,10 +88,11 @@ class SparseField(NamedTuple):
 class KernelField(NamedTuple):
     """Kernel rows at hand (``slot[i]`` is the place of row i, -1 if absent) and scores F (R, m).
 
-    ``width`` patterns are in play; rows and scores may be wider.  ``used`` and ``tick`` keep the
-    time of the last use of every row, so that the least recently used one can make room.  The
-    constant feature belongs to an unpenalised intercept, whose weight changes while the rows stay;
-    ``scale`` is 0 where there is none.
+    Rows are multiples of ``unit``: numbers as they are, or whole numbers of 16 bits, half as much
+    memory to wait for.  ``width`` patterns are in play; rows and scores may be wider.  ``used`` and
+    ``tick`` keep the time of the last use of every row, so that the least recently used one can
+    make room.  The constant feature belongs to an unpenalised intercept, whose weight changes while
+    the rows stay; ``scale`` is 0 where there is none.
     """
 
     rows: np.ndarray
@@ -102,6 +103,7 @@ class KernelField(NamedTuple):
     tick: np.ndarray
     constant: np.ndarray
     scale: float
+    unit: float = 1.0
 
 
 def dense_field(X: np.ndarray, W: np.ndarray, constant: np.ndarray, scale: float) -> DenseField:
@@ -269,17 +271,17 @@ def _used_row(field: Any, i: Any) -> Any:
 def _push_kernel(field: Any, i: Any, r: Any, amount: Any) -> None:
     row = _used_row(field, i)
     # in the dtype of the scores: a float64 amount would turn every product into float64
-    change = field.F.dtype.type(amount)
+    change = field.F.dtype.type(amount * field.unit)
     for j in range(field.width):
-        field.F[r, j] += change * field.rows[row, j]
+        field.F[r, j] += change * field.F.dtype.type(field.rows[row, j])
     field.constant[r] += amount * field.scale
 
 
 def _push_pair_kernel(field: Any, i: Any, r: Any, s: Any, amount: Any) -> None:
     row = _used_row(field, i)
-    change = field.F.dtype.type(amount)
+    change = field.F.dtype.type(amount * field.unit)
     for j in range(field.width):
-        step = change * field.rows[row, j]
+        step = change * field.F.dtype.type(field.rows[row, j])
         field.F[r, j] += step
         field.F[s, j] -= step
     field.constant[r] += amount * field.scale

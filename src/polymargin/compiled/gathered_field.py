@@ -83,10 +83,10 @@ def _look(field: Any, i: Any) -> Any:
     row = kernel.slot[i]
     if row >= 0:
         for b in range(count):
-            field.near[b] = kernel.rows[row, field.pattern[b]]
+            field.near[b] = kernel.rows[row, field.pattern[b]] * kernel.unit
     else:
         for b in range(count):
-            field.near[b] = kernel.rows[kernel.slot[field.pattern[b]], i]
+            field.near[b] = kernel.rows[kernel.slot[field.pattern[b]], i] * kernel.unit
     return count
 
 
@@ -149,8 +149,11 @@ def _is_ready_gathered(field: Any, i: Any) -> bool:
 def flush(field: Any) -> None:
     """Write all pushes that wait into the scores."""
     kernel, amounts, count = field.field, field.amounts, field.waiting[0]
+    real = amounts.dtype.type
     for b in range(count):
         field.note[field.pattern[b]] = -1
+        for r in range(amounts.shape[1]):
+            amounts[b, r] *= real(kernel.unit)
     while count % 4:  # rows of zeros fill the last group
         amounts[count, :] = 0.0
         field.pattern[count] = field.pattern[0]
@@ -167,7 +170,9 @@ def flush(field: Any) -> None:
                 if w != 0.0 or x != 0.0 or y != 0.0 or z != 0.0:
                     scores = kernel.F[r, begin:end]
                     for j in range(len(scores)):
-                        scores[j] += (w * one[j] + x * two[j]) + (y * three[j] + z * four[j])
+                        scores[j] += (w * real(one[j]) + x * real(two[j])) + (
+                            y * real(three[j]) + z * real(four[j])
+                        )
     field.waiting[0] = 0
 
 

@@ -16,15 +16,15 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
 from polymargin.compiled.jit import exact
+from polymargin.compiled.simd import HAS_VECTORS
 
-__all__ = ["gaussian_in_place"]
+__all__ = ["gaussian_in_place", "write_gaussian"]
 
 
 class _Numbers(NamedTuple):
@@ -83,7 +83,7 @@ def _gaussian(G: Any, factor: Any, a: Any, b: Any, numbers: Any, series: Any) ->
     zero = factor - factor
     for i in range(G.shape[0]):
         for j in range(G.shape[1]):
-            x = factor * G[i, j] - a[i] - b[j]
+            x = factor * G[i, j] - (a[i] + b[j])  # equal bits both ways
             x = zero if x > zero else x
             safe = x if x > numbers.lowest else numbers.lowest  # NaN too: bits need a number
             shifted = safe * numbers.per_log2 + numbers.rounding
@@ -97,14 +97,49 @@ def _gaussian(G: Any, factor: Any, a: Any, b: Any, numbers: Any, series: Any) ->
             G[i, j] = p if x == x else x
 
 
+def write_gaussian(builder: Any, product: Any, factor: Any, sums: Any) -> Any:
+    """Write code for exp(min(0, factor product - sums)), all of them vectors of one type.
+
+    The same steps as above, one instruction each.
+    """
+    vector = product.type
+    is_single = isinstance(vector.element, ir.FloatType)
+    numbers, series = (_FLOAT32, _SERIES32) if is_single else (_FLOAT64, _SERIES64)
+    width, fraction, bias = (32, 23, 127) if is_single else (64, 52, 1023)
+    integers = ir.VectorType(ir.IntType(width), vector.count)
+
+    def all_lanes(number: Any, kind: Any = vector) -> Any:
+        return ir.Constant(kind, [number] * vector.count)
+
+    def times_plus(a: Any, b: Any, c: Any, plus: Any = builder.fadd) -> Any:
+        return plus(builder.fmul(a, b, flags=("contract",)), c, flags=("contract",))
+
+    zero, lowest = all_lanes(0.0), all_lanes(float(numbers.lowest))
+    x = times_plus(factor, product, sums, builder.fsub)
+    x = builder.select(builder.fcmp_ordered(">", x, zero), zero, x)
+    safe = builder.select(builder.fcmp_ordered(">", x, lowest), x, lowest)
+    rounding = all_lanes(float(numbers.rounding))
+    shifted = times_plus(safe, all_lanes(float(numbers.per_log2)), rounding)
+    k = builder.fsub(shifted, rounding)
+    rest = times_plus(k, all_lanes(-float(numbers.high)), safe)
+    rest = times_plus(k, all_lanes(-float(numbers.low)), rest)
+    p = all_lanes(float(series[0]))
+    for term in series[1:]:
+        p = times_plus(p, rest, all_lanes(float(term)))
+    bits = builder.shl(builder.bitcast(shifted, integers), all_lanes(fraction, integers))
+    bits = builder.add(bits, all_lanes(bias << fraction, integers))
+    p = builder.fmul(p, builder.bitcast(bits, vector))
+    p = builder.select(builder.fcmp_ordered("<", x, lowest), zero, p)
+    return builder.select(builder.fcmp_unordered("uno", x, x), x, p)
+
+
 def gaussian_in_place(G: np.ndarray, factor: float, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """exp(min(0, factor G_ij - a_i - b_j)) in the place of G, C-ordered; NaN stays NaN."""
     real = G.dtype.type
     a, b = a.astype(real), b.astype(real)
-    if numba.config.DISABLE_JIT:  # bits are read and written by compiled code only
+    if not HAS_VECTORS:  # bits are read and written by compiled code only
         G *= real(factor)
-        G -= a[:, None]
-        G -= b[None, :]
+        G -= a[:, None] + b[None, :]
         return np.asarray(np.exp(np.minimum(G, 0.0, out=G), out=G))
     if real is np.float32:
         _gaussian(G, real(factor), a, b, _FLOAT32, _SERIES32)

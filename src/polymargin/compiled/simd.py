@@ -22,19 +22,22 @@ from numba.extending import intrinsic
 
 from polymargin.compiled.jit import jit
 
-__all__ = ["MULTIPLE", "add_to_rows", "sum_rows"]
+__all__ = ["HAS_VECTORS", "MULTIPLE", "Writer", "add_to_rows", "loop", "sum_rows"]
 
 MULTIPLE = 8
 """Rows of V are best padded to a multiple of so many SIMD lanes: the rest goes one by one."""
 
+HAS_VECTORS: bool = not numba.config.DISABLE_JIT
+"""Whether code runs compiled: vectors exist there only."""
+
 _WIDE, _NARROW = 2 * MULTIPLE, MULTIPLE
-if numba.config.DISABLE_JIT:  # vectors exist in compiled code only
+if not HAS_VECTORS:
     _WIDE = _NARROW = sys.maxsize
 _SUMS = 4
 _Int64 = ir.IntType(64)
 
 
-class _Writer:
+class Writer:
     """Writes code for vectors of ``lanes`` numbers of the type that V has."""
 
     def __init__(self, context: Any, builder: Any, V: Any, lanes: int) -> None:
@@ -73,7 +76,8 @@ class _Writer:
         return self.builder.fadd(total, product, flags=("contract",))
 
 
-def _loop(builder: Any, begin: Any, end: Any, step: int) -> Any:
+def loop(builder: Any, begin: Any, end: Any, step: int) -> Any:
+    """A context in which the body of a loop is written; it gives the counter first."""
     return cgutils.for_range_slice(builder, begin, end, _Int64(step), intp=_Int64)
 
 
@@ -99,7 +103,7 @@ def _in_rows(lanes: int, write: Callable[..., None]) -> Any:
             raise numba.TypingError("arrays of SIMD lanes must be C-ordered")
 
         def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            writer = _Writer(context, builder, V, lanes)
+            writer = Writer(context, builder, V, lanes)
             first, last, shift = (
                 context.cast(builder, args[k], signature.args[k], types.int64) for k in (2, 3, 5)
             )
@@ -121,7 +125,7 @@ def _in_rows(lanes: int, write: Callable[..., None]) -> Any:
     return verb
 
 
-def _write_sum(writer: _Writer, piece: Callable[..., Any], begin: Any, end: Any, out: Any) -> None:
+def _write_sum(writer: Writer, piece: Callable[..., Any], begin: Any, end: Any, out: Any) -> None:
     builder = writer.builder
     sums = [cgutils.alloca_once_value(builder, writer.zero()) for _ in range(_SUMS)]
 
@@ -132,20 +136,20 @@ def _write_sum(writer: _Writer, piece: Callable[..., Any], begin: Any, end: Any,
 
     whole = builder.and_(builder.sub(end, begin), _Int64(-_SUMS))
     middle = builder.add(begin, whole)
-    with _loop(builder, begin, middle, _SUMS) as (k, _):
+    with loop(builder, begin, middle, _SUMS) as (k, _):
         for shift, place in enumerate(sums):
             add(builder.add(k, _Int64(shift)), place)
-    with _loop(builder, middle, end, 1) as (k, _):
+    with loop(builder, middle, end, 1) as (k, _):
         add(k, sums[0])
     a, b, c, d = (builder.load(place) for place in sums)
     writer.store(builder.fadd(builder.fadd(a, b), builder.fadd(c, d)), out)
 
 
 def _write_addition(
-    writer: _Writer, piece: Callable[..., Any], begin: Any, end: Any, change: Any
+    writer: Writer, piece: Callable[..., Any], begin: Any, end: Any, change: Any
 ) -> None:
     step = writer.load(change)
-    with _loop(writer.builder, begin, end, 1) as (k, _):
+    with loop(writer.builder, begin, end, 1) as (k, _):
         number, row = piece(k)
         writer.store(writer.add_product(writer.load(row), number, step), row)
 

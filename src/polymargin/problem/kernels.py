@@ -13,6 +13,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from polymargin.compiled.gaussian import gaussian_in_place
+from polymargin.compiled.simd import HAS_VECTORS
+from polymargin.compiled.tiles import gaussian_tiles, pack, panel_width
 from polymargin.exceptions import NoScoresError, shown
 
 __all__ = [
@@ -21,8 +23,8 @@ __all__ = [
     "KERNELS",
     "Kernel",
     "dense_scores",
+    "is_gaussian",
     "resolve_gamma",
-    "rows_at_once",
     "scaled",
     "sparse_block",
     "squared_norms",
@@ -33,7 +35,8 @@ Block = np.ndarray
 _LONG_ROW = 128
 EACH = "each"
 """Name of a list of kernels, one per prototype of a class (see ``own_kernel_lists``)."""
-_TILE_BYTES, _TILE_ROWS, _TILE_COLUMNS = 4_000_000, 256, 2048
+_FEWEST = 16
+"""Rows on both sides from which on tiles are worth their panels."""
 IN_PLACE = 250_000
 """Multiplications that OpenBLAS does without packing its operands first (its limit: a million)."""
 
@@ -91,20 +94,16 @@ def scaled(X: Any, factor: Any) -> Any:
         return X * factor
 
 
-def _has_tiles(B: Any) -> bool:
-    return isinstance(B, np.ndarray) and B.ndim == 2
-
-
-def rows_at_once(B: Any, dtype: Any) -> int:
-    """Rows of a block of kernel values against those of B, so that a tile stays in the cache.
-
-    Fewer rows would read B too often: with 784 features and double numbers blocks of 45 rows take
-    half as long again (measured).
-    """
-    width, fewest = max(B.shape[0], 1), 16
-    if _has_tiles(B):
-        width, fewest = min(width, _TILE_COLUMNS), _TILE_ROWS
-    return max(fewest, _TILE_BYTES // (np.dtype(dtype).itemsize * width))
+def is_gaussian(kernel: Kernel, X: Any) -> bool:
+    """Whether kernel values of these rows can be made in tiles (``compiled.tiles``)."""
+    return (
+        kernel.name == "rbf"
+        and isinstance(X, np.ndarray)
+        and X.ndim == 2
+        and X.dtype in (np.float32, np.float64)
+        and not isinstance(kernel.gamma, np.ndarray)
+        and HAS_VECTORS
+    )
 
 
 def _inner_products(A: Any, B: Any) -> Block:
@@ -123,6 +122,13 @@ def _rbf(kernel: Kernel, A: Any, B: Any, a: np.ndarray, b: np.ndarray) -> Block:
         A, B = scaled(A, factor), scaled(B, factor)
         gamma, a, b = 1.0, squared_norms(A), squared_norms(B)
         A, B = A.astype(dtype, copy=False), B.astype(dtype, copy=False)
+    has_tiles = min(A.shape[0], B.shape[0]) >= _FEWEST and A.dtype == B.dtype
+    if has_tiles and is_gaussian(kernel, A) and is_gaussian(kernel, B):
+        G = np.empty((len(A), len(B)), dtype=A.dtype)
+        panels = pack(B, panel_width(B.dtype))
+        A = np.ascontiguousarray(A)
+        gaussian_tiles(A, panels, 2.0 * gamma, gamma * a, gamma * b, 0, len(B), G)
+        return G
     G = np.ascontiguousarray(_inner_products(A, B))
     return gaussian_in_place(G, 2.0 * gamma, gamma * a, gamma * b)
 
@@ -255,21 +261,6 @@ class Kernel:
         if self.offset:
             G += G.dtype.type(self.offset)
         return G
-
-    def weighted_sums(
-        self, A: Any, B: Any, a: np.ndarray | None, b: np.ndarray | None, tau: np.ndarray
-    ) -> np.ndarray:
-        """``block(A, B, a, b) @ tau``, a tile of the rows of B at a time where they are an array.
-
-        Blocks of A should have ``rows_at_once`` rows.
-        """
-        if not _has_tiles(B) or B.shape[0] <= _TILE_COLUMNS:
-            return np.asarray(self.block(A, B, a, b) @ tau)
-        total = 0.0
-        for start in range(0, len(B), _TILE_COLUMNS):
-            tile = slice(start, start + _TILE_COLUMNS)
-            total = total + self.block(A, B[tile], a, None if b is None else b[tile]) @ tau[tile]
-        return np.asarray(total)
 
     def diagonal(self, X: Any, norms: np.ndarray | None) -> np.ndarray:
         """kappa(x_i, x_i) + offset for every row, in float64."""

@@ -8,7 +8,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from polymargin.exceptions import NoScoresError
-from polymargin.problem.kernels import Kernel, rows_at_once, scaled, squared_norms
+from polymargin.problem.kernel_columns import Columns
+from polymargin.problem.kernels import Kernel, scaled, squared_norms
 from polymargin.problem.problem import row_blocks, run_blocks
 
 __all__ = [
@@ -145,6 +146,7 @@ class KernelModel:
         landmarks = self.landmarks
         if self.norms is not None:
             landmarks = landmarks.astype(dtype, copy=False)
+        columns = Columns(self.kernel, landmarks, self.norms, X.shape[0])
 
         @_silent
         def work(rows: slice) -> None:
@@ -153,9 +155,9 @@ class KernelModel:
             if self.norms is not None:
                 block = scaled(block, self.factor).astype(dtype, copy=False)
                 a = squared_norms(block)
-            out[rows] = self.kernel.weighted_sums(block, landmarks, a, self.norms, tau)
+            out[rows] = columns.sums(block, a, tau)
 
-        run_blocks(work, X.shape[0], rows_at_once(landmarks, dtype), n_jobs)
+        run_blocks(work, X.shape[0], columns.rows_at_once, n_jobs)
         out += self.intercept.astype(dtype)
         return out
 

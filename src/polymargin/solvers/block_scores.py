@@ -56,6 +56,10 @@ class _Stage:
         self.constant[:] = self.scale * sums
         self.constant[: len(b)] += b / self.scale
 
+    def move_bias(self, change: np.ndarray) -> None:
+        """The centre moves by ``change``, the coefficients stay (free intercept)."""
+        self.constant[: len(change)] += change / self.scale
+
 
 class LinearStage(_Stage):
     """Explicit prototypes beside dense or CSR rows: scores of all patterns are one product."""
@@ -165,6 +169,16 @@ class KernelStage(_Stage):
             self.constant,
             self.scale,
         )
+
+    def settle(self) -> None:
+        """Absolute margins: the sum of all prototypes goes into those of the classes.
+
+        Its scores would grow to many times theirs, and so would rounding errors.
+        """
+        if not self.problem.machine.K1:
+            for sums in (self.F, self.constant):
+                sums[:-1] -= sums[-1] / self.problem.n_prototypes
+                sums[-1] = 0.0
 
     def has_all_rows(self) -> bool:
         """Whether the Gram matrix of the set lies in the pool in its order."""

@@ -63,6 +63,8 @@ _CLOSE = 3.0  # kernels: times the tolerance within which the next check comes s
 # kernels: patterns that lead by this part of the target leave, once this part of the set does so
 _FAR, _TRIM_BELOW, _TRIM_WITHIN = 0.05, 0.85, 0.1
 _CALM = (1.0, 0.6, 0.4)  # relaxation of the passes before a check there
+# checks near the end, and elsewhere, without a gap that much less: float32 is too coarse
+_STALLED, _STALLED_FAR, _LESS = 5, 20, 0.95
 
 
 class BlockDescent(Method):
@@ -103,6 +105,7 @@ class BlockDescent(Method):
         self.progress = progress
         self.idle = 0
         self.is_near = self.is_close = False
+        self.least_gap, self.n_stalled = np.inf, 0
         self.multiple = BestMultiple()
         self.open_stage(allows_float32(self.problem, progress.stop.tol, FLOAT32_PROTOTYPES_TOL))
 
@@ -242,6 +245,8 @@ class BlockDescent(Method):
         # only here: where a compiled piece ends depends on the clock, and bits must not
         if waiting is not None:
             flush(waiting)
+        if isinstance(stage, KernelStage):
+            stage.settle()
         progress.iterations += 1
         progress.steps += int(totals[STEPS])
         progress.work += self.nominal_cost(totals)
@@ -268,9 +273,10 @@ class BlockDescent(Method):
 
     def move_bias(self) -> None:
         """The proximal step: b becomes what the penalised intercept has become."""
-        self.b = self.stage.bias()
-        self.b -= self.b.mean()
-        self.stage.set_bias(self.b, self.sums())
+        b = self.stage.bias()
+        b -= b.mean()
+        self.stage.move_bias(b - self.b)
+        self.b = b
 
     def passes(self, scores: np.ndarray, target: float, is_damped: bool = False) -> int:
         """Passes until the gap that they find is below ``target``; the steps made.
@@ -368,7 +374,8 @@ class BlockDescent(Method):
         """Values and ||w||^2 of the repaired point by the scores of all patterns."""
         problem, stage, blocks = self.problem, self.stage, self.blocks
         blocks.total[:] = blocks.V.sum(axis=1)
-        if isinstance(stage, KernelStage) and stage.has_all_rows():
+        may_matter = self.is_near or self.n_stalled > 0
+        if may_matter and isinstance(stage, KernelStage) and stage.has_all_rows():
             stage.refresh(blocks.V, self.b)  # scores in single precision drift
         if self.is_near and self.multiple.may_help(problem):
             self.multiple.take(self)
@@ -487,12 +494,17 @@ class BlockDescent(Method):
         self.is_close = checked.relative_gap <= _CLOSE * self.progress.stop.tol
         moved = self.passes(inside, self.target(checked), is_damped)
         self.idle = 0 if moved or grown else self.idle + 1
-        if self.idle <= 1:
+        is_less = checked.relative_gap < _LESS * self.least_gap
+        self.least_gap = min(checked.relative_gap, self.least_gap)
+        self.n_stalled = 0 if is_less else self.n_stalled + 1
+        limit = _STALLED if self.is_near else _STALLED_FAR
+        has_stalled = self.single and self.n_stalled >= limit
+        if self.idle <= 1 and not has_stalled:
             return True
         if self.single:
             self.variables()
             self.prepare(False)
-            self.idle = 0
+            self.idle = self.n_stalled = 0
         elif self.idle > 3:
             return False
         else:

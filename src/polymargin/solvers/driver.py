@@ -6,6 +6,7 @@ is here and nowhere else.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -86,7 +87,8 @@ class Progress:
         steps: int = 0,
         known_rows: KnownRows | None = None,
     ) -> None:
-        self.method, self.run, self.known_rows = method, run, known_rows
+        self._method = weakref.ref(method)
+        self.run, self.known_rows = run, known_rows
         self.problem = method.problem
         self.stop, self.history = run.stop, run.history
         self.iterations, self.steps = iterations, steps
@@ -96,6 +98,13 @@ class Progress:
         self.best_merit = (2.0, 0.0)
         self.best: DualPoint | None = None
         self.kept_work = 0.0
+
+    @property
+    def method(self) -> Method:
+        """Whoever runs it: it owns its progress, and its memory is free as soon as it is gone."""
+        method = self._method()
+        assert method is not None
+        return method
 
     def why_stop(self) -> str | None:
         """The reason to end now, if there is one."""

@@ -13,7 +13,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from polymargin.compiled.memory import Pages
-from polymargin.problem.kernels import rows_at_once, scaled
+from polymargin.compiled.mirror import mirror
+from polymargin.problem.kernel_columns import Columns, in_units
+from polymargin.problem.kernels import scaled
 from polymargin.problem.problem import Problem, row_blocks, run_blocks
 
 __all__ = ["KernelRows", "WorkingData", "largest_growth"]
@@ -36,6 +38,8 @@ class KernelRows:
     ids : (m,) pattern numbers in play, in position order.
     rows : (capacity, width) the pool.
     slot : (width,) place of the row of each position, -1 if it is not there.
+    unit : float
+        Rows are multiples of this.
     misses : int
         Rows computed because they were asked for and not there.
     """
@@ -46,11 +50,14 @@ class KernelRows:
         dtype: Any,
         cache_mb: float,
         why_stop: Callable[[], str | None] | None = None,
+        unit: float | None = None,
     ) -> None:
         self.problem = problem
         self.why_stop = why_stop
         self.dtype = np.dtype(dtype)
-        self.cells = max(int(cache_mb * 1e6 / self.dtype.itemsize), 64)
+        self.unit = 1.0 if unit is None else unit
+        self.stored = self.dtype if unit is None else np.dtype(np.uint16)
+        self.cells = max(int(cache_mb * 1e6 / self.stored.itemsize), 64)
         self.ids = np.empty(0, dtype=np.int64)
         self.data = WorkingData(problem, self.dtype)
         self.widest = min(problem.n_patterns, max(int(np.sqrt(self.cells)), 16))
@@ -60,7 +67,7 @@ class KernelRows:
 
     def _allocate(self, width: int) -> None:
         capacity = min(width, max(self.cells // max(width, 1), 2))
-        self.pages = Pages((capacity, width), self.dtype)
+        self.pages = Pages((capacity, width), self.stored)
         self.rows = self.pages.array
         self.slot = np.full(width, -1, dtype=np.int64)
         self.owner = np.full(capacity, -1, dtype=np.int64)
@@ -100,7 +107,8 @@ class KernelRows:
         kept = np.flatnonzero(self.owner >= 0)
         for start in range(0, len(kept), _BLOCK):
             places = kept[start : start + _BLOCK]
-            self.rows[places, m:wanted] = self.data.block(self.owner[places], slice(m, wanted))
+            new_columns = self.data.block(self.owner[places], slice(m, wanted))
+            self.rows[places, m:wanted] = in_units(new_columns, self.stored, self.unit)
 
     def _width_for(self, wanted: int) -> int:
         """Room for so many patterns and those of the next round: copies take fresh memory."""
@@ -130,13 +138,13 @@ class KernelRows:
     def _mirror(self, block: slice) -> None:
         """Columns of the newest rows into older rows, by symmetry."""
         m, end = self.mirrored_from, len(self.ids)
-        self.rows[block, m:end] = self.rows[m:end, block].T
+        mirror(self.rows, block.start, block.stop, m, end)
 
     def _mirror_new(self, block: slice) -> None:
         """What ``_fill`` left out of a block of new rows, beyond its diagonal."""
         first, end = self.mirrored_from, len(self.ids)
-        rows, rest = slice(first + block.start, first + block.stop), slice(first + block.stop, end)
-        self.rows[rows, rest] = self.rows[rest, rows].T
+        last = first + block.stop
+        mirror(self.rows, first + block.start, last, last, end)
 
     def _widen(self, width: int) -> None:
         old, owners = self.rows, self.owner
@@ -155,12 +163,14 @@ class KernelRows:
 
     def _fill(self, first: int, end: int, is_half: bool) -> None:
         """Compute rows into their own places, or each block up to and with its diagonal."""
+        data = self.data
+        everyone = Columns(data.kernel, *data.columns(slice(0, end)))
 
         def work(block: slice) -> None:
             rows = slice(first + block.start, first + block.stop)
             self.pages.take(rows.start, rows.stop)
             columns = slice(0, rows.stop if is_half else end)
-            self.rows[rows, columns] = self.data.block(rows, columns)
+            everyone.write(*data.operand(rows), columns, self.rows, (rows.start, 0), self.unit)
 
         run_blocks(work, end - first, _BLOCK, self.problem.n_jobs, self.why_stop)
 
@@ -195,7 +205,8 @@ class KernelRows:
         m = len(self.ids)
 
         def work(some: slice) -> None:
-            self.rows[places[some], :m] = self.data.block(positions[some], slice(0, m))
+            found = self.data.block(positions[some], slice(0, m))
+            self.rows[places[some], :m] = in_units(found, self.stored, self.unit)
 
         run_blocks(work, len(positions), _BLOCK, self.problem.n_jobs, why_stop)
         self.owner[places] = positions
@@ -288,15 +299,21 @@ class WorkingData:
         if self.norms is not None:
             self.norms = self.norms[positions]
 
+    def operand(self, positions: Any) -> tuple[Any, np.ndarray | None]:
+        """Some positions as the rows of kernel values, with their norms."""
+        if self.X is None:
+            return self.problem.X[self.ids[positions]], None
+        return self.X[positions], None if self.norms is None else self.norms[positions]
+
+    def columns(self, positions: Any) -> tuple[Any, np.ndarray | None]:
+        """Some positions as the columns of kernel values, with their norms."""
+        return (self.ids[positions], None) if self.X is None else self.operand(positions)
+
     def block(self, positions: Any, columns: Any) -> np.ndarray:
         """Kernel values between positions, each given by a slice or by numbers."""
-        kernel = self.kernel
-        if self.X is None:
-            return kernel.block(self.problem.X[self.ids[positions]], self.ids[columns], None, None)
-        a = b = None
-        if self.norms is not None:
-            a, b = self.norms[positions], self.norms[columns]
-        return kernel.block(self.X[positions], self.X[columns], a, b)
+        A, a = self.operand(positions)
+        B, b = self.columns(columns)
+        return self.kernel.block(A, B, a, b)
 
     @property
     def length(self) -> float:
@@ -316,17 +333,17 @@ class WorkingData:
             return 0
         return 2 * int(X.nnz) if sp.issparse(X) else int(X.size)
 
-    def values_of_all(self) -> Callable[[np.ndarray, slice], np.ndarray]:
-        """A function that gives the kernel values of patterns against some patterns of X."""
-        kernel = self.kernel
+    def writer_of_all(self) -> Callable[[np.ndarray, slice, np.ndarray, int], None]:
+        """A function that writes the kernel values of patterns with some patterns of X."""
         whole = self.prepare(np.arange(self.problem.n_patterns))
         norms = self.norms_of(whole)
+        everyone = Columns(self.kernel, whole, norms)
 
-        def values_of(patterns: np.ndarray, columns: slice) -> np.ndarray:
-            a, b = (None, None) if norms is None else (norms[patterns], norms[columns])
-            return kernel.block(whole[patterns], whole[columns], a, b)
+        def write(patterns: np.ndarray, columns: slice, out: np.ndarray, first: int) -> None:
+            a = None if norms is None else norms[patterns]
+            everyone.write(whole[patterns], a, columns, out, (first, columns.start))
 
-        return values_of
+        return write
 
     def row(self, position: int) -> np.ndarray:
         """Kernel values of everyone in play against one of them."""
@@ -347,10 +364,11 @@ class WorkingData:
         why_stop: Callable[[], str | None] | None = None,
     ) -> np.ndarray:
         """(k, R) scores of any patterns by some positions of the set and their coefficients."""
-        kernel, problem = self.kernel, self.problem
+        problem = self.problem
         is_given = self.X is None
         others = self.ids[positions] if is_given else self.X[positions]
         b = None if self.norms is None else self.norms[positions]
+        columns = Columns(self.kernel, others, b, len(patterns))
         out = np.zeros((len(patterns), tau.shape[1]), dtype=tau.dtype)
         if not len(positions):
             return out
@@ -358,10 +376,9 @@ class WorkingData:
         def work(block: slice) -> None:
             X = problem.X[patterns[block]] if is_given else self.prepare(patterns[block])
             a = None if self.norms is None else self.norms_of(X)
-            out[block] = kernel.weighted_sums(X, others, a, b, tau)
+            out[block] = columns.sums(X, a, tau)
 
-        size = rows_at_once(others, self.dtype)
-        run_blocks(work, len(patterns), size, problem.n_jobs, why_stop)
+        run_blocks(work, len(patterns), columns.rows_at_once, problem.n_jobs, why_stop)
         return out
 
 

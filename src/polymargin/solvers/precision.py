@@ -22,6 +22,7 @@ __all__ = [
     "FLOAT32_SCORES_TOL",
     "allows_float32",
     "row_dtype",
+    "row_unit",
 ]
 
 FLOAT32_SCORES_TOL = 1e-4
@@ -30,6 +31,8 @@ FLOAT32_SCORES_TOL = 1e-4
 FLOAT32_PROTOTYPES_TOL = 5e-4
 """Smallest tolerance for float32 prototypes, and for the machines with many variables a pattern
 (Weston-Watkins and others), whose scores are sums of many more steps."""
+
+_LARGEST_OFFSET = 1.0  # of a penalised intercept, which takes its share of the 16 bits
 
 FLOAT32_LARGEST = 1e30
 """Largest K_ii, C_i and prototypes: products with dual variables and margins fit float32."""
@@ -51,6 +54,20 @@ def allows_float32(problem: Problem, tol: float, limit: float) -> bool:
     return all(
         bool((size < FLOAT32_LARGEST).all()) for size in (problem.diagonal, problem.cap, *norms)
     )
+
+
+def row_unit(problem: Problem, dtype: Any) -> float | None:
+    """The unit of kernel rows of 16 bits beside scores of this dtype; None: rows of that dtype.
+
+    Values of a Gaussian kernel lie between 0 and 1, so whole numbers of 16 bits are right to 8e-6.
+    Scores that are sums of many pushes drift away by that, and are made again at the checks near
+    the end; what is pushed after that is small, and its error too.
+    """
+    kernel = problem.kernel
+    is_bounded = kernel.name == "rbf" and 0.0 <= kernel.offset <= _LARGEST_OFFSET
+    if not is_bounded or np.dtype(dtype) != np.float32:
+        return None
+    return float((1.0 + kernel.offset) / np.iinfo(np.uint16).max)
 
 
 def row_dtype(problem: Problem, tol: float, limit: float = FLOAT32_SCORES_TOL) -> Any:
