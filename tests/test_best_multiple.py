@@ -123,7 +123,8 @@ def test_the_sum_of_all_prototypes_is_settled_after_every_pass(machine, put_meth
     class Watched(BlockDescent):
         def visit(self, *args, **more):
             found = super().visit(*args, **more)
-            assert not self.stage.F[-1].any() and not self.stage.constant[-1]
+            assert not self.stage.F[-1].any()
+            assert not self.stage.constant[-1]
             largest.append(float(np.abs(self.stage.F).max()))
             return found
 
