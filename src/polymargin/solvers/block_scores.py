@@ -203,7 +203,9 @@ class KernelStage(_Stage):
         """Scores of the set from the variables of its patterns, and the intercept of centre b."""
         C = settled(self.problem.machine, signed, self.problem.own[self.ids])
         pool, m = self.pool, len(self.ids)
-        if self.has_all_rows():
+        if not C.any():
+            self.F[:] = 0.0
+        elif self.has_all_rows():
             self.F[:] = C.T.astype(self.dtype) @ pool.rows[:m, :m]
         else:
             self.F[:] = self.against(self.ids, C).T

@@ -60,8 +60,9 @@ _PENALTY = 0.05  # constant kernel of a free intercept, in units of the mean K_i
 _FALL, _SHARE = (0.1, 0.06), (0.3, 1.0)
 _NEAR = 60.0  # kernels: times the tolerance within which noise in the margins is most of the gap
 _CLOSE = 3.0  # kernels: times the tolerance within which the next check comes sooner
-# kernels: patterns that lead by this part of the target leave, once this part of the set does so
-_FAR, _TRIM_BELOW, _TRIM_WITHIN = 0.05, 0.85, 0.1
+# kernels: patterns that lead by this part of the target leave, if so few stay (quadratic: few passes
+# are left by then)
+_FAR, _TRIM_BELOW, _TRIM_BELOW_QUADRATIC, _TRIM_WITHIN = 0.05, 0.85, 0.6, 0.1
 _CALM = (1.0, 0.6, 0.4)  # relaxation of the passes before a check there
 # checks near the end, and elsewhere, without a gap that much less: float32 is too coarse
 _STALLED, _STALLED_FAR, _LESS = 5, 20, 0.95
@@ -374,7 +375,7 @@ class BlockDescent(Method):
         """Values and ||w||^2 of the repaired point by the scores of all patterns."""
         problem, stage, blocks = self.problem, self.stage, self.blocks
         blocks.total[:] = blocks.V.sum(axis=1)
-        may_matter = self.is_near or self.n_stalled > 0
+        may_matter = self.is_near or self.n_stalled > 1
         if may_matter and isinstance(stage, KernelStage) and stage.has_all_rows():
             stage.refresh(blocks.V, self.b)  # scores in single precision drift
         if self.is_near and self.multiple.may_help(problem):
@@ -475,7 +476,8 @@ class BlockDescent(Method):
         lack = self.machine.deficits(scores, blocks.own).max(axis=1)
         is_far = lack < -_FAR * blocks.rival_target
         keep = np.flatnonzero(blocks.V.any(axis=1) | ~is_far)
-        if not 0 < len(keep) < _TRIM_BELOW * len(blocks.V):
+        share = _TRIM_BELOW_QUADRATIC if self.machine.p == 2 else _TRIM_BELOW
+        if not 0 < len(keep) < share * len(blocks.V):
             return False
         self.variables()
         stage.keep(keep)
