@@ -350,7 +350,7 @@ def test_free_intercept_of_several_prototypes_is_refused(overlapping):
 def test_time_limit_keeps_a_model(machine, hard_work):
     from sklearn.exceptions import ConvergenceWarning
 
-    model = MulticlassSVC(machine=machine, max_time=0.5, **hard_work.parameters)
+    model = MulticlassSVC(machine=machine, max_time=1.0, **hard_work.parameters)
     with pytest.warns(ConvergenceWarning, match="max_time"):
         model.fit(hard_work.X, hard_work.y)
     assert model.status_ == "max_time"

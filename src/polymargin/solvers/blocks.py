@@ -60,8 +60,8 @@ _PENALTY = 0.05  # constant kernel of a free intercept, in units of the mean K_i
 _FALL, _SHARE = (0.1, 0.06), (0.3, 1.0)
 _NEAR = 60.0  # kernels: times the tolerance within which noise in the margins is most of the gap
 _CLOSE = 3.0  # kernels: times the tolerance within which the next check comes sooner
-# kernels: patterns that lead by this part of the target leave, if so few stay (quadratic: few passes
-# are left by then)
+# kernels: patterns that lead by this part of the target leave, if no more than a share stay
+# (quadratic slacks: a smaller one, few passes are left by then)
 _FAR, _TRIM_BELOW, _TRIM_BELOW_QUADRATIC, _TRIM_WITHIN = 0.05, 0.85, 0.6, 0.1
 _CALM = (1.0, 0.6, 0.4)  # relaxation of the passes before a check there
 # checks near the end, and elsewhere, without a gap that much less: float32 is too coarse
