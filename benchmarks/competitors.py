@@ -57,9 +57,11 @@ def ours_linear(C: float, seed: int, tol: float = 1e-3) -> MulticlassSVC:
     return MulticlassSVC(C=C, tol=tol, intercept_scaling=_INTERCEPT_SCALING, random_state=seed)
 
 
-def ours_rbf(C: float, gamma: float, seed: int) -> MulticlassSVC:
+def ours_rbf(C: float, gamma: float, seed: int, cache_mb: float = 2000.0) -> MulticlassSVC:
     """The Gaussian machine of this package."""
-    return MulticlassSVC(kernel="rbf", C=C, gamma=gamma, tol=1e-3, random_state=seed)
+    return MulticlassSVC(
+        kernel="rbf", C=C, gamma=gamma, tol=1e-3, cache_mb=cache_mb, random_state=seed
+    )
 
 
 def ours_prototypes(
@@ -77,9 +79,9 @@ def ours_prototypes(
     )
 
 
-def libsvm_rbf(C: float, gamma: float) -> SVC:
+def libsvm_rbf(C: float, gamma: float, cache_mb: float = 2000.0) -> SVC:
     """LIBSVM's one-vs-one machines at the default tolerance with a generous cache."""
-    return SVC(C=C, gamma=gamma, cache_size=2000)
+    return SVC(C=C, gamma=gamma, cache_size=cache_mb)
 
 
 def primal(model: Any, X: Any, y: np.ndarray, C: float) -> float:
