@@ -182,8 +182,8 @@ EXPERIMENT = Experiment(
     about=(
         "Official splits, C in 10^k, k = -2 .. 2, by the error on a random fifth of the training "
         "part (seed 0), then all of it with five seeds. Procedure: random first assignment, "
-        "T0 = 10, cooling .05, zeroing. Default: `MultiPrototypeSVC` as it comes. USPS as given, LETTER scaled to "
-        "[-1, 1]. beta is the number of prototypes per training example (the printed ones of "
+        "T0 = 10, cooling .05, zeroing. Default: `MultiPrototypeSVC` as it comes. USPS as given, "
+        "LETTER scaled to [-1, 1]. beta is the number of prototypes per training example (the printed ones of "
         "LETTER are wrong, erratum MP-16). 1-nn of LETTER depends on how ties are broken. "
         "Seconds are processor time of one thread."
     ),
