@@ -181,11 +181,11 @@ EXPERIMENT = Experiment(
     title="Multi-prototype machine on USPS and LETTER (MP, Table 2)",
     about=(
         "Official splits, C in 10^k, k = -2 .. 2, by the error on a random fifth of the training "
-        "part (seed 0), then all of it with five seeds. Procedure: random first assignment, "
-        "T0 = 10, cooling .05, zeroing. Default: `MultiPrototypeSVC` as it comes. USPS as given, "
-        "LETTER scaled to [-1, 1]. beta is the number of prototypes per training example (the printed ones of "
-        "LETTER are wrong, erratum MP-16). 1-nn of LETTER depends on how ties are broken. "
-        "Seconds are processor time of one thread."
+        "part (seed 0), then all of it with five seeds. Procedure: random first assignment, T0 = "
+        "10, cooling .05, zeroing. Default: `MultiPrototypeSVC` as it comes. USPS as given, "
+        "LETTER scaled to [-1, 1]. beta is the number of prototypes per training example (the "
+        "printed ones of LETTER are wrong, erratum MP-16). 1-nn of LETTER depends on how ties are"
+        " broken. Seconds are processor time of one thread."
     ),
     labels=("data", "machine"),
     cells=cells,
