@@ -165,14 +165,22 @@ def flush(field: Any) -> None:
             two = kernel.rows[kernel.slot[field.pattern[b + 1]], begin:end]
             three = kernel.rows[kernel.slot[field.pattern[b + 2]], begin:end]
             four = kernel.rows[kernel.slot[field.pattern[b + 3]], begin:end]
-            for r in range(len(kernel.F)):
-                w, x, y, z = amounts[b, r], amounts[b + 1, r], amounts[b + 2, r], amounts[b + 3, r]
-                if w != 0.0 or x != 0.0 or y != 0.0 or z != 0.0:
-                    scores = kernel.F[r, begin:end]
+            for r in range(0, len(kernel.F), 2):
+                # two prototypes at a time: numbers of the rows are loaded once for both
+                s = min(r + 1, len(kernel.F) - 1)
+                a, c, e, g = amounts[b, r], amounts[b + 1, r], amounts[b + 2, r], amounts[b + 3, r]
+                d, f, h, k = amounts[b, s], amounts[b + 1, s], amounts[b + 2, s], amounts[b + 3, s]
+                scores, others = kernel.F[r, begin:end], kernel.F[s, begin:end]
+                if s == r:
                     for j in range(len(scores)):
-                        scores[j] += (w * real(one[j]) + x * real(two[j])) + (
-                            y * real(three[j]) + z * real(four[j])
+                        scores[j] += (a * real(one[j]) + c * real(two[j])) + (
+                            e * real(three[j]) + g * real(four[j])
                         )
+                    continue
+                for j in range(len(scores)):
+                    w, x, y, z = real(one[j]), real(two[j]), real(three[j]), real(four[j])
+                    scores[j] += (a * w + c * x) + (e * y + g * z)
+                    others[j] += (d * w + f * x) + (h * y + k * z)
     field.waiting[0] = 0
 
 

@@ -362,7 +362,18 @@ class BlockDescent(Method):
 
     def check(self) -> Checked:
         """Values of the repaired point; scores of the set and of all patterns are kept."""
-        found, norm2 = self.examine() if self.may_examine else self.look()
+        if self.may_examine:
+            return self.checked(*self.examine())
+        stage = self.stage
+        drifts = isinstance(stage, KernelStage) and stage.has_all_rows()
+        refreshes = drifts and (self.is_near or self.n_stalled > 1)
+        checked = self.checked(*self.look(refreshes))
+        if drifts and not refreshes and checked.relative_gap <= _NEAR * self.progress.stop.tol:
+            checked = self.checked(*self.look(True))
+        return checked
+
+    def checked(self, found: Objective, norm2: float) -> Checked:
+        """What the driver is told of these values."""
         self.found = found
         active = int(self.blocks.n_active.sum())
         n_support = 0
@@ -371,13 +382,16 @@ class BlockDescent(Method):
         order = merit(found.primal, found.margin, norm2)
         return Checked(found.primal, found.dual, order, active, n_support)
 
-    def look(self) -> tuple[Objective, float]:
-        """Values and ||w||^2 of the repaired point by the scores of all patterns."""
+    def look(self, refreshes: bool) -> tuple[Objective, float]:
+        """Values and ||w||^2 of the repaired point by the scores of all patterns.
+
+        ``refreshes``: those of the set are made anew from its kernel rows; in single precision
+        they drift.
+        """
         problem, stage, blocks = self.problem, self.stage, self.blocks
         blocks.total[:] = blocks.V.sum(axis=1)
-        may_matter = self.is_near or self.n_stalled > 1
-        if may_matter and isinstance(stage, KernelStage) and stage.has_all_rows():
-            stage.refresh(blocks.V, self.b)  # scores in single precision drift
+        if refreshes:
+            stage.refresh(blocks.V, self.b)
         if self.is_near and self.multiple.may_help(problem):
             self.multiple.take(self)
         if problem.has_free_bias:
