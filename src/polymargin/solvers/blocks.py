@@ -368,7 +368,7 @@ class BlockDescent(Method):
         drifts = isinstance(stage, KernelStage) and stage.has_all_rows()
         refreshes = drifts and (self.is_near or self.n_stalled > 1)
         checked = self.checked(*self.look(refreshes))
-        if drifts and not refreshes and checked.relative_gap <= _NEAR * self.progress.stop.tol:
+        if drifts and not refreshes and checked.relative_gap <= _CLOSE * self.progress.stop.tol:
             checked = self.checked(*self.look(True))
         return checked
 
