@@ -166,21 +166,24 @@ def flush(field: Any) -> None:
             three = kernel.rows[kernel.slot[field.pattern[b + 2]], begin:end]
             four = kernel.rows[kernel.slot[field.pattern[b + 3]], begin:end]
             for r in range(0, len(kernel.F), 2):
-                # two prototypes at a time: numbers of the rows are loaded once for both
-                s = min(r + 1, len(kernel.F) - 1)
-                a, c, e, g = amounts[b, r], amounts[b + 1, r], amounts[b + 2, r], amounts[b + 3, r]
-                d, f, h, k = amounts[b, s], amounts[b + 1, s], amounts[b + 2, s], amounts[b + 3, s]
-                scores, others = kernel.F[r, begin:end], kernel.F[s, begin:end]
-                if s == r:
+                w, x, y, z = amounts[b, r], amounts[b + 1, r], amounts[b + 2, r], amounts[b + 3, r]
+                scores = kernel.F[r, begin:end]
+                if r + 1 == len(kernel.F):
                     for j in range(len(scores)):
-                        scores[j] += (a * real(one[j]) + c * real(two[j])) + (
-                            e * real(three[j]) + g * real(four[j])
+                        scores[j] += (w * real(one[j]) + x * real(two[j])) + (
+                            y * real(three[j]) + z * real(four[j])
                         )
-                    continue
+                    break
+                # two prototypes at a time: numbers of the rows are loaded once for both
+                s = r + 1
+                w2, x2, y2, z2 = (
+                    amounts[b, s], amounts[b + 1, s], amounts[b + 2, s], amounts[b + 3, s]
+                )  # fmt: skip
+                others = kernel.F[s, begin:end]
                 for j in range(len(scores)):
-                    w, x, y, z = real(one[j]), real(two[j]), real(three[j]), real(four[j])
-                    scores[j] += (a * w + c * x) + (e * y + g * z)
-                    others[j] += (d * w + f * x) + (h * y + k * z)
+                    k1, k2, k3, k4 = real(one[j]), real(two[j]), real(three[j]), real(four[j])
+                    scores[j] += (w * k1 + x * k2) + (y * k3 + z * k4)
+                    others[j] += (w2 * k1 + x2 * k2) + (y2 * k3 + z2 * k4)
     field.waiting[0] = 0
 
 
